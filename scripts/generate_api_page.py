@@ -82,7 +82,7 @@ _MADE_BY_TESTS: Final = (testing.Cluster, testing.AsyncEmbedded, testing.Embedde
 _INNER: Final = frozenset(
     {
         *("after_fork", "at", "connection", "deadline", "direct_reads", "found", "reads"),
-        *("repeat", "scan_pages", "diff_pages", "timeout", "watch_runs", "writes"),
+        *("repeat", "scan_pages", "diff_pages", "timeout", "watch_runs", "change_runs", "writes"),
         *("asynchronous", "loop", "range_pairs"),
         *("end", "going_on", "joined", "unheard_failure"),
         *("patch", "write_record"),

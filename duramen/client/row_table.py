@@ -215,8 +215,8 @@ class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R], RowHistory[R]):
     ) -> AsyncGenerator[list[TypedChange[R]], None]:
         """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
         codec, timeout = await self._opened(timeout)
-        watched = self.stored.watch_runs(after=after, start=start, timeout=timeout)
-        runs = with_befores(self.stored.lookup, watched, codec.definition.keeps is not None, timeout)
+        watched = self.stored.change_runs(after=after, start=start, timeout=timeout)
+        runs = with_befores(self.stored.lookup, watched, timeout, codec.definition.keeps is not None)
         try:
             async for run in runs:
                 codec, changes = await self._decoded(codec, partial(changes_of, run), timeout)

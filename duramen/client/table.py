@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from itertools import islice
-from typing import Literal
 
 from duramen.client.atomic import AtomicBatch
 from duramen.client.context import ClientContext
@@ -15,15 +14,15 @@ from duramen.client.many_keys import WINDOW_RECORDS, get_many, put_window
 from duramen.client.model.call_records import check_key, iterator_of, number_of, record_of, update_of
 from duramen.client.model.consistency import SESSION, AsOf, Level
 from duramen.client.model.pages import items_of
-from duramen.client.model.results import Change, Done, Entry, KeyVersion, ManyDone, Number
+from duramen.client.model.results import Done, Entry, KeyVersion, ManyDone, Number
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.table_states import TableStates
 from duramen.client.scan import scanned_pages, table_pages
 from duramen.client.table_writer import TableWriter
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
-from duramen.client.watch import Watch, watch_table
+from duramen.client.watch import WatchedTable
 from log_tier.model.batch import Columns
-from log_tier.model.errors import InvalidRequest, PermissionDenied, TableNotFound
+from log_tier.model.errors import PermissionDenied, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
@@ -34,7 +33,7 @@ from router.data.seam import CallerReads
 __all__ = ["Level", "Table"]
 
 
-class Table(TableStates):
+class Table(WatchedTable, TableStates):
     """Keys and values of one table.
 
     Every call takes `timeout` in seconds (default: the database's) and raises errors of `duramen.DuramenError`.
@@ -197,53 +196,6 @@ class Table(TableStates):
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         """For tables of rows: the entries and values of a plan's range, page by page."""
         return table_pages(self.lookup, ScanRange.of_plan(plan, limit), after, level, timeout)
-
-    def watch(
-        self,
-        *,
-        after: str | Token | None = None,
-        start: Literal["now", "earliest"] = "now",
-        timeout: float | None = None,
-    ) -> Watch[Change]:
-        """Every change, once, in order within each partition, until the caller stops: `async for change in …`.
-
-        Begins `after` a token (a partition that the token does not name begins at its first record), else at `start`.
-        With "now", the watch shows every write that is acknowledged, at any node, after `await table.watch()` has
-        returned; a watch that is not awaited fixes its position in its first step. The blocking `watch()` returns when
-        the position is fixed.
-
-        The watch reconnects by itself when a server restarts. `timeout` is how many seconds it tries, also to begin.
-        When the table goes over to another version of its content, the watch shows a change with operation BARRIER
-        and no key: the changes before it belong to the old version. Raises `OffsetTrimmed` if the log no longer holds
-        what comes after the token, and `TableNotFound` when the table is dropped.
-        """
-        return Watch(self.watch_runs(after=after, start=start, timeout=timeout))
-
-    async def watch_runs(
-        self,
-        *,
-        after: str | Token | None = None,
-        start: Literal["now", "earliest"] = "now",
-        timeout: float | None = None,
-    ) -> AsyncGenerator[list[Change], None]:
-        """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
-        if start not in ("now", "earliest"):
-            raise InvalidRequest(f'start is "now" or "earliest", not {start!r}')
-        seconds = self._context.timeout(timeout)
-        deadline = self._context.deadline(timeout)
-        ref = self.lookup.ref or await self.lookup.resolve(deadline)
-        positions = None
-        if after is not None:
-            ref, asked = await self.lookup.asked(ref, after, "eventual", deadline)
-            positions = asked.offsets
-        runs = watch_table(self.lookup, ref, positions, start, deadline, seconds)
-        try:
-            async for run in runs:
-                yield run
-        except (TableNotFound, PermissionDenied) as error:
-            raise self.lookup.gone(error) from error
-        finally:
-            await runs.aclose()
 
     # --- writing
 

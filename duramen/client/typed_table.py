@@ -219,8 +219,8 @@ class TypedTable(Generic[K, V]):
     ) -> AsyncGenerator[list[TypedChange[V]], None]:
         """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
         codec, timeout = await self._opened(timeout)
-        watched = self.stored.watch_runs(after=after, start=start, timeout=timeout)
-        runs = with_befores(self.stored.lookup, watched, codec.keeps_history, timeout)
+        watched = self.stored.change_runs(after=after, start=start, timeout=timeout)
+        runs = with_befores(self.stored.lookup, watched, timeout, codec.keeps_history)
         try:
             async for run in runs:
                 yield [change_of(*each, codec.key.decode, codec.value.decode) for each in run]

@@ -5,20 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from duramen.client.lookup import TableLookup
-from duramen.client.model.results import Change
+from duramen.client.model.results import Before, Change
+from duramen.client.past.befores import with_befores
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import offsets_in, place_of, split_batches
-from log_tier.model.errors import DeadlineExceeded, Disconnected, TableNotFound, Unavailable
+from log_tier.model.errors import (
+    DeadlineExceeded,
+    Disconnected,
+    InvalidRequest,
+    PermissionDenied,
+    TableNotFound,
+    Unavailable,
+)
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
 from log_tier.model.record import OPERATION_MASK, PLAIN_PUT, Operation
 from log_tier.model.table_ref import TableRef
+from log_tier.model.tokens import Token
 from router.data.requests import WatchEvent
 
-__all__ = ["Watch", "changes_of", "watch_table"]
+__all__ = ["Watch", "WatchedTable", "changed_runs", "changes_of", "watch_table"]
 
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
@@ -176,3 +186,98 @@ def changes_of(
                 None if code == Operation.DELETE else columns.values[number],
                 before,
             )
+
+
+class WatchedTable:
+    """The half of a table that shows its changes."""
+
+    lookup: TableLookup
+
+    def watch(
+        self,
+        *,
+        after: str | Token | None = None,
+        start: Literal["now", "earliest"] = "now",
+        timeout: float | None = None,
+    ) -> Watch[Change]:
+        """Every change, once, in order within each partition, until the caller stops: `async for change in …`.
+
+        Begins `after` a token (a partition that the token does not name begins at its first record), else at `start`.
+        With "now", the watch shows every write that is acknowledged, at any node, after `await table.watch()` has
+        returned; a watch that is not awaited fixes its position in its first step. The blocking `watch()` returns when
+        the position is fixed. Where the table keeps a history, `change.before` is what the key had until then.
+
+        The watch reconnects by itself when a server restarts. `timeout` is how many seconds it tries, also to begin.
+        When the table goes over to another version of its content, the watch shows a change with operation BARRIER
+        and no key: the changes before it belong to the old version. Raises `OffsetTrimmed` if the log no longer holds
+        what comes after the token, and `TableNotFound` when the table is dropped.
+        """
+        return Watch(self.watch_runs(after=after, start=start, timeout=timeout))
+
+    async def watch_runs(
+        self,
+        *,
+        after: str | Token | None = None,
+        start: Literal["now", "earliest"] = "now",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[Change], None]:
+        """The same as `watch`, in runs of what arrived together. The first one is empty: the position is fixed."""
+        async with aclosing(self._changes(after, start, timeout, with_history=True)) as runs:
+            async for run in runs:
+                yield run
+
+    async def change_runs(
+        self,
+        *,
+        after: str | Token | None = None,
+        start: Literal["now", "earliest"] = "now",
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[Change], None]:
+        """For tables of rows and typed values: the same, without what the changes replaced."""
+        async with aclosing(self._changes(after, start, timeout, with_history=False)) as runs:
+            async for run in runs:
+                yield run
+
+    async def _changes(
+        self,
+        after: str | Token | None,
+        start: Literal["now", "earliest"],
+        timeout: float | None,
+        *,
+        with_history: bool,
+    ) -> AsyncGenerator[list[Change], None]:
+        if start not in ("now", "earliest"):
+            raise InvalidRequest(f'start is "now" or "earliest", not {start!r}')
+        lookup, context = self.lookup, self.lookup.context
+        seconds, deadline = context.timeout(timeout), context.deadline(timeout)
+        ref, positions = lookup.ref or await lookup.resolve(deadline), None
+        if after is not None:
+            ref, asked = await lookup.asked(ref, after, "eventual", deadline)
+            positions = asked.offsets
+        runs = self._noticing_drops(watch_table(lookup, ref, positions, start, deadline, seconds))
+        if with_history:
+            runs = changed_runs(with_befores(lookup, runs, timeout))
+        async with aclosing(runs):
+            async for run in runs:
+                yield run
+
+    async def _noticing_drops(self, runs: AsyncGenerator[list[Change], None]) -> AsyncGenerator[list[Change], None]:
+        try:
+            async for run in runs:
+                yield run
+        except (TableNotFound, PermissionDenied) as error:
+            raise self.lookup.gone(error) from error
+        finally:
+            await runs.aclose()
+
+
+async def changed_runs(
+    runs: AsyncGenerator[list[tuple[Change, Before]], None],
+) -> AsyncGenerator[list[Change], None]:
+    """Runs whose changes have what they replaced."""
+    async with aclosing(runs) as each:
+        async for run in each:
+            yield [
+                replace(change, before=before.value, before_is_kept=before.is_kept) if before.is_kept else change
+                for change, before in run
+            ]

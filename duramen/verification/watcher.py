@@ -101,7 +101,7 @@ async def run_watcher(
     backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MAX_S)
     lost = False
     while not lost and (end is None or not shown.reached(end)):
-        runs: Any = table.watch_runs(after=shown.position, timeout=60)
+        runs: Any = table.change_runs(after=shown.position, timeout=60)
         left = chance.randrange(5, 60)
         async with aclosing(runs) as watching:
             while True:

@@ -1,18 +1,22 @@
-"""Scans and comparisons of a table's past, by a client and in small pages: they are what a fold of the log has."""
+"""Scans and comparisons of a table's past, by a client and in small pages, and what changes replaced: they are what a
+fold of the log has."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+from duramen.client.model.results import Before, Change
 from duramen.client.model.scan_range import ScanRange
+from duramen.client.past.befores import with_befores
 from duramen.client.past.differences import difference_pages
 from duramen.client.past.past_scans import past_request, walked_past
 from duramen.client.table import Table
 from log_tier.model.errors import HistoryGone
 from log_tier.model.identifiers import Offset, Partition
+from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
 from router.data.past_states import AskedPast
 from serving_tier.index.index import PastPoint
@@ -24,6 +28,7 @@ __all__ = ["check_past_scans", "write_again"]
 
 _STATES: Final = 12
 _PAGE: Final = 2
+_CHANGES: Final = 12
 _TIMEOUT_S: Final = 30.0
 _ALL: Final = ScanRange(b"", None, False, None)
 
@@ -59,7 +64,36 @@ async def check_past_scans(world: RowWorld, table: Table, folds: Folds) -> None:
         if differing != wanted_keys:
             what = f"{table.name} at {state} and {newest} differs in {differing}"
             raise Broken("past", f"{what}, two folds of its log in {wanted_keys}")
+    await _check_befores(table, folds, chance)
     world.story.met["rows: past scanned"] += 1
+
+
+async def _check_befores(table: Table, folds: Folds, chance: random.Random) -> None:
+    """What a watch is given with changes, at offsets drawn for each partition, is what folds had until then."""
+    ref = table.lookup.ref or await table.lookup.resolve()
+    for part, fold in folds.items():
+        keys = [*fold.past_keys(), b"none"]
+        drawn = [(chance.choice(keys), _drawn(chance, int(fold.applied))) for _ in range(_CHANGES)]
+        changes = [Change(ref.id, part, at, 0, Operation.DELETE, key, None, {part: at}) for key, at in drawn if at >= 0]
+        async with aclosing(with_befores(table.lookup, _one_run(changes), _TIMEOUT_S, keeps_history=True)) as runs:
+            found = [each async for run in runs for each in run]
+        for change, before in found:
+            wanted = _had_until(fold, change)
+            if before != wanted:
+                what = f"the change of {change.key!r} at {change.offset} of {table.name}/{part}"
+                raise Broken("past", f"{what} is shown with {before}, a fold of its log has {wanted}")
+
+
+async def _one_run(changes: list[Change]) -> AsyncGenerator[list[Change], None]:
+    yield changes
+
+
+def _had_until(fold: MemoryIndex, change: Change) -> Before:
+    try:
+        (value,) = fold.get_past([change.key], PastPoint(Offset(change.offset - 1))).values
+    except HistoryGone:
+        return Before(None, False)
+    return Before(value, True)
 
 
 def _drawn(chance: random.Random, last: int) -> Offset:

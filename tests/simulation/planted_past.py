@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from duramen.client.past import befores
+from log_tier.model.identifiers import Offset
 from router.data.requests import ScanWalk
 from serving_tier.index.lmdb import fold_transaction, lmdb_reads
 from serving_tier.index.lmdb.lmdb_index import LmdbIndex
@@ -80,9 +82,20 @@ def _put_again_is_missed() -> Patches:
     return [(lmdb_reads, "past_page", without)]
 
 
+def _what_it_left() -> Patches:
+    """A change comes with what it has left, in place of what it replaced."""
+    part_of = befores._part
+
+    def later(change: Any) -> Any:
+        return part_of(replace(change, offset=Offset(change.offset + 1)))
+
+    return [(befores, "_part", later)]
+
+
 PAST_IN_DATABASE: Final[dict[str, Callable[[], Patches]]] = {
     "a history entry is a transaction late": _a_transaction_late,
     "a later page of the past is read as of now": _later_page_of_now,
+    "a change is shown with what it left": _what_it_left,
     "a comparison misses what was deleted and put again": _put_again_is_missed,
 }
 

@@ -123,7 +123,8 @@ def watch(
     """Show every change of a table as it happens, until Ctrl-C.
 
     Each change is shown once, in order per partition, and a restart of the server leaves no gap. With --json every
-    change carries a token; --after that token goes on with the next one, tomorrow as well.
+    change carries a token; --after that token goes on with the next one, tomorrow as well. Of a table with a history it
+    has `before` too, what the key had until then (null: nothing), where the history still has that.
 
     \b
       duramen watch flights
@@ -167,14 +168,15 @@ def _say_change(text: RecordText, change: Change) -> None:
     if change.value is not None:
         shown = text.json_patch if change.operation is Operation.PATCH else json_text
         value = text.json_value(change.value) if is_put else shown(change.value)
-    say_json(
-        {
-            "partition": change.partition,
-            "offset": change.offset,
-            "timestamp_ms": change.timestamp_ms,
-            "operation": change.operation.name.lower(),
-            "key": json_text(change.key) if change.operation is Operation.BARRIER else text.json_key(change.key),
-            "value": value,
-            "token": change.token,
-        }
-    )
+    fields = {
+        "partition": change.partition,
+        "offset": change.offset,
+        "timestamp_ms": change.timestamp_ms,
+        "operation": change.operation.name.lower(),
+        "key": json_text(change.key) if change.operation is Operation.BARRIER else text.json_key(change.key),
+        "value": value,
+        "token": change.token,
+    }
+    if change.before_is_kept:
+        fields["before"] = None if change.before is None else text.json_value(change.before)
+    say_json(fields)

@@ -74,13 +74,19 @@ class Change:
     value: bytes | None
     """The value of a put, or the operand of an update; None for a delete. For a BARRIER (the table went over to another
     version of its content, or to another definition), the barrier as JSON."""
-    before: Mapping[Partition, Offset]
+    shown: Mapping[Partition, Offset]
     """The offsets of all partitions that the watch had shown before this run of changes."""
+    before: bytes | None = None
+    """Of a table that keeps a history: the value that the key had until this change, of an atomic group until the
+    group; None: it had none, or `before_is_kept` is false. It is asked for when the change has come."""
+    before_is_kept: bool = False
+    """Is `before` known? Not where the table keeps no history, where its history begins later, as it does for a version
+    that was swapped in after the change, or where the record is a BARRIER."""
 
     @property
     def token(self) -> str:
         """Pass it to `watch(after=…)`: that watch begins with the next change."""
-        return str(Token({self.table_id: {**self.before, self.partition: self.offset}}))
+        return str(Token({self.table_id: {**self.shown, self.partition: self.offset}}))
 
 
 class Before(NamedTuple):

@@ -20,7 +20,7 @@ from log_tier.model.errors import (
     TableNotFound,
     Unavailable,
 )
-from log_tier.model.identifiers import Offset, PartitionId
+from log_tier.model.identifiers import Offset, PartitionId, TableId
 from router.data.requests import PastRead, ReadPart
 
 __all__ = ["with_befores"]
@@ -32,13 +32,19 @@ _NOT_KEPT: Final = Before(None, False)
 
 
 async def with_befores(
-    lookup: StatesLookup, runs: AsyncGenerator[list[Change], None], keeps_history: bool, timeout: float | None
+    lookup: StatesLookup,
+    runs: AsyncGenerator[list[Change], None],
+    timeout: float | None,
+    keeps_history: bool | None = None,
 ) -> AsyncGenerator[list[tuple[Change, Before]], None]:
     """Runs of changes, each change with what it replaced; of a table without a history nothing is asked. One request
-    for some 256 changes, made again for `timeout` seconds where a server does not answer.
+    for some 256 changes, made again for `timeout` seconds where a server does not answer. `keeps_history`: None where
+    that is not known; one request asks for it when the first changes have come.
     """
     try:
         async for run in runs:
+            if run and keeps_history is None:
+                keeps_history = await _keeps_history(lookup, run[0].table_id, timeout)
             if not run or not keeps_history:
                 yield [(change, _NOT_KEPT) for change in run]
                 continue
@@ -47,6 +53,17 @@ async def with_befores(
                 yield list(zip(some, await _befores(lookup, some, timeout), strict=True))
     finally:
         await runs.aclose()
+
+
+async def _keeps_history(lookup: StatesLookup, table_id: TableId, timeout: float | None) -> bool:
+    connection = lookup.context.connection
+    try:
+        definition = await ask_until(
+            lookup.context.deadline(timeout), lambda remaining: connection.definition(table_id, timeout=remaining)
+        )
+    except (TableNotFound, PermissionDenied) as error:
+        raise lookup.gone(error) from error
+    return definition is not None and definition.keeps is not None
 
 
 async def _befores(lookup: StatesLookup, changes: Sequence[Change], timeout: float | None) -> list[Before]:

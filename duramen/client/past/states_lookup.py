@@ -8,7 +8,7 @@ from duramen.client.model.consistency import AsOf
 from log_tier.model.errors import PermissionDenied, TableNotFound
 from router.data.past_states import AskedPast
 from router.data.requests import TableDescription
-from router.data.seam import DataPlane
+from router.data.seam import Connection
 
 __all__ = ["AsksInTime", "StatesLookup"]
 
@@ -17,7 +17,7 @@ class AsksInTime(Protocol):
     """The client's `ClientContext`."""
 
     @property
-    def connection(self) -> DataPlane: ...
+    def connection(self) -> Connection: ...
 
     def timeout(self, timeout: float | None) -> float: ...
 

@@ -97,7 +97,7 @@ def change_of(
         change.operation,
         None if change.operation is Operation.BARRIER else key_of(change.key),
         value_of(change.value) if is_put and change.value is not None else None,
-        change.before,
+        change.shown,
         None if before.value is None else value_of(before.value),
         before.is_kept,
     )

@@ -98,6 +98,20 @@ def test_what_changed_in_rows(run: Run, table_name: str, tmp_path: Path) -> None
     assert run("diff", table_name, "2001-01-01", "--prefix", '["LGA"]').stdout == '+ {"airport":"LGA","cents":80}\n'
 
 
+def test_what_changes_replaced(run: Run, table_name: str) -> None:
+    assert run("table", "create", table_name, "-p", "1", "--history", "2").returncode == 0
+    for words in (("put", "JFK", "1"), ("put", "JFK", "2"), ("delete", "JFK")):
+        assert run(words[0], table_name, *words[1:]).returncode == 0
+    assert run("get", table_name, "JFK", "--level", "strong").returncode == 3
+    changes = lines(run("watch", table_name, "--from-start", "-n", "3", "--json"))
+    assert [each.get("before", "unknown") for each in changes] == ["unknown", "1", "2"]
+    run("table", "create", f"{table_name}-plain")
+    run("put", f"{table_name}-plain", "k", "v")
+    (change,) = lines(run("watch", f"{table_name}-plain", "--from-start", "-n", "1", "--json"))
+    assert "before" not in change
+    run("table", "drop", f"{table_name}-plain", "--yes")
+
+
 def test_mistakes(run: Run, table_name: str) -> None:
     refused = run("table", "create", table_name, "--history", "3y")
     assert (refused.returncode, "history= is a time" in refused.stderr) == (2, True)

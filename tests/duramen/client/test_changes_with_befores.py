@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -39,6 +40,56 @@ def test_each_change_has_what_it_replaced(tmp_path: Path) -> None:
             mine = [(each.key, each.before, each.after) for each in found if each.key == key]
             assert mine == [each for each in wanted if each[0] == key]
         assert all(each.before_is_kept for each in found)
+
+
+def test_changes_of_bytes(tmp_path: Path) -> None:
+    with duramen.open(tmp_path / "data") as db:
+        prices = db.create_table("prices", partitions=1, history=3)
+        prices.put(b"JFK", b"1")
+        prices.update(b"JFK", add=4)
+        token = prices.delete(b"JFK").token
+        prices.put(b"JFK", b"7", ttl=3600)
+        found = list(islice(prices.watch(start="earliest"), 4))
+        assert [(each.before, each.before_is_kept) for each in found] == [
+            (None, False),
+            (b"1", True),
+            (b"5", True),
+            (None, True),
+        ]
+        (again,) = islice(prices.watch(after=token), 1)
+        assert again == replace(found[3], shown=again.shown)
+        assert again.token == found[3].token
+        flights = db.create_table("flights", row=Flight, key=("carrier", "flight"), history="all")
+        flights.put(Flight("UA", 1, None, 0.0))
+        flights.put(Flight("UA", 1, "N1", 0.0))
+        stored = list(islice(flights.stored.watch(start="earliest"), 2))
+        assert [each.before for each in stored] == [None, stored[0].value]
+        plain = db.create_table("plain")
+        plain.put(b"k", b"1")
+        (change,) = islice(plain.watch(start="earliest"), 1)
+        assert (change.before, change.before_is_kept) == (None, False)
+
+
+async def test_changes_of_bytes_over_the_network(connected: Any) -> None:
+    db: Database = await connected()
+    prices = await db.create_table("prices", partitions=2, history="all")
+    other = (await connected()).table("prices")
+    async with aclosing(await other.watch()) as watch:
+        for number in range(300):
+            await prices.put(b"%d" % (number % 7), b"%d" % number)
+        found = [await anext(watch) for _ in range(300)]
+    assert all(each.before_is_kept for each in found)
+    had: dict[bytes, bytes | None] = {}
+    for each in found:
+        assert each.before == had.get(each.key)
+        had[each.key] = each.value
+    await db.drop_table("prices")
+    await db.create_table("prices", history="all")
+    done = await db.table("prices").put(b"k", b"new")
+    with pytest.raises(duramen.TableNotFound):
+        await anext(other.watch(start="earliest"))
+    async with aclosing(other.watch(start="earliest")) as watch:
+        assert (await anext(watch)).offset == done.offset
 
 
 def test_rows_and_groups(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class TrimmedTable:
     def __init__(self, earliest: int) -> None:
         self.earliest = earliest
 
-    async def watch_runs(self, *, after: Token, timeout: float) -> AsyncGenerator[list[Change], None]:
+    async def change_runs(self, *, after: Token, timeout: float) -> AsyncGenerator[list[Change], None]:
         begin = after.offsets(REF.id).get(ZERO, -1) + 1
         if begin == 0:
             yield [change(0)]
