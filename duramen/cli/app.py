@@ -68,6 +68,7 @@ _LISTED: Final[dict[str, str]] = {
     "update": "duramen.cli.data.records:update",
     "history": "duramen.cli.past.history:history",
     "diff": "duramen.cli.past.diff:diff",
+    "token": "duramen.cli.past.token:token",
     "scan": "duramen.cli.data.streams:scan",
     "find": "duramen.cli.data.find:find",
     "watch": "duramen.cli.data.streams:watch",

@@ -11,7 +11,7 @@ from duramen.client.model.call_records import check_key
 from duramen.client.model.consistency import SESSION, AsOf, Level, time_at_ms
 from duramen.client.model.results import KeyVersion
 from duramen.client.transport.retry import ask_until
-from log_tier.model.errors import DuramenError, InvalidRequest, PermissionDenied, TableNotFound
+from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
@@ -97,7 +97,10 @@ async def _read(
     else:
         asked = await lookup.asked_past(at, deadline)
         ref = asked.table
-        part = past_part(asked, _partition_of(ref, key), (key,), versions)
+        try:
+            part = past_part(asked, _partition_of(ref, key), (key,), versions)
+        except InvalidToken as refused:
+            raise await lookup.refused_past(asked, refused, deadline) from refused
 
     async def ask(remaining: float) -> ReadResult:
         (result,) = await context.connection.read([part], timeout=remaining)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 from duramen.client.context import ClientContext
 from duramen.client.model.consistency import Asked, AsOf, Level, asked_of, check_level, time_ms_of
 from duramen.client.transport.retry import ask_until
-from log_tier.model.errors import InvalidToken, PermissionDenied, TableNotFound
+from log_tier.model.errors import DuramenError, InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.identifiers import check_name
 from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.found_range import FindPlan
-from router.data.past_states import AskedPast
+from router.data.past_states import AskedPast, refused_state
 from router.data.requests import ScanRequest, TableDescription
 
 if TYPE_CHECKING:
@@ -125,6 +125,13 @@ class TableLookup:
             return AskedPast(description.table, {part.partition: part.latest for part in description.partitions})
         ref, asked = await self.asked(ref, at, "eventual", deadline)
         return AskedPast(ref, asked.offsets or {})
+
+    async def refused_past(self, past: AskedPast, refused: InvalidToken, deadline: float) -> DuramenError:
+        """Why the table is not read at a state that it cannot be read at. One request. Raises `TableNotFound`."""
+        connection = self.context.connection
+        return await self.noticing_drops(
+            ask_until(deadline, lambda remaining: refused_state(connection, past.table, refused, remaining))
+        )
 
     async def noticing_drops(self, call: Awaitable[T]) -> T:
         """Await a call on the table; `TableNotFound` from it makes the next call look the name up again, and so does

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from log_tier.model.errors import InvalidRequest, InvalidToken
+from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken
 from log_tier.model.identifiers import NOTHING, Offset, Partition
 from log_tier.model.table_ref import TableRef
 from router.data.requests import PAST_VERSIONS_MAX, PastRead, PastScan, ReadPart, ScanRequest
+from router.data.seam import TableAdmin
 
-__all__ = ["AskedPast", "check_versions", "in_past", "past_part", "present_versions"]
+__all__ = ["AskedPast", "check_versions", "in_past", "past_part", "present_versions", "refused_state"]
 
 
 class AskedPast(NamedTuple):
@@ -64,3 +65,15 @@ def in_past(past: AskedPast, request: ScanRequest) -> ScanRequest:
         for partition in request.partitions_asked(past.table.partitions, past.table.partitioner):
             past.offset(partition)
     return replace(request, after=past.offsets, strong=bool(past.time_ms), past=PastScan(past.time_ms))
+
+
+async def refused_state(admin: TableAdmin, table: TableRef, refused: InvalidToken, timeout: float) -> DuramenError:
+    """Why a table is not read at a state that `past_part` or `in_past` refused: it keeps no history, where that is so,
+    whatever the token names. One request. Raises `TableNotFound`.
+    """
+    definition = await admin.definition(table.id, timeout=timeout)
+    if definition is not None and definition.keeps is not None:
+        return refused
+    return InvalidRequest(
+        f"table {table.name} keeps no history: only a table that was created with history= is read as it was"
+    )

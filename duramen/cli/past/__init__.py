@@ -1,4 +1,4 @@
-"""Commands on what keys had before, in tables that keep a history.
+"""Commands on what keys had before, in tables that keep a history, and on tokens.
 
-Reading order: `history.py`, `diff.py`.
+Reading order: `history.py`, `diff.py`, `token.py`.
 """

@@ -47,9 +47,9 @@ def diff(
     """Show what changed between two states of a table: - what a key had, + what it has.
 
     A key whose value changed has both lines; one that is the same again has none. Keys are in order in each partition.
-    A token names a state of the partitions that it covers: `put --token` prints one of its key's partition, and a time
-    names all. A time without a zone is local. With --json each key is one line, with `before` and `after`; null: it
-    was not there.
+    A token names a state of the partitions that it covers: `duramen token` prints one of all, `put --token` one of its
+    key's partition. A time names all; without a zone it is local. With --json each key is one line, with `before` and
+    `after`; null: it was not there.
 
     \b
       duramen diff prices 2026-01-31T12:00:00Z

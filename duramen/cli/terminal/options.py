@@ -65,7 +65,7 @@ AtToken = Annotated[
     typer.Option(
         "--at-token",
         metavar="TOKEN",
-        help="As it was at this token (`put --token` prints one), where the table keeps a history.",
+        help="As it was at this token (`duramen token` and `put --token` print one), where the table keeps a history.",
     ),
 ]
 AtTime = Annotated[

@@ -12,7 +12,7 @@ from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.past_scans import past_request, walked_past
 from duramen.client.past.states_lookup import StatesLookup
 from duramen.client.transport.retry import ask_until
-from log_tier.model.errors import InvalidRequest
+from log_tier.model.errors import InvalidRequest, InvalidToken
 from log_tier.model.identifiers import Offset, Partition
 from router.data.past_states import AskedPast
 from router.data.requests import SCAN_PAGE_FIRST, PastScan, ScanRequest, ScanResult
@@ -33,7 +33,10 @@ async def difference_pages(
     ref = later.table
     if earlier.table.id != ref.id:
         raise InvalidRequest(f"{ref.name} was dropped and made again: its two states are of two tables")
-    asked = past_request(earlier, asked_range), past_request(later, asked_range)
+    try:
+        asked = past_request(earlier, asked_range), past_request(later, asked_range)
+    except InvalidToken as refused:
+        raise await lookup.refused_past(later, refused, deadline) from refused
     compared = await _offsets(lookup, earlier, asked[0], deadline)
     shown = await _offsets(lookup, later, asked[1], deadline)
     for partition in asked[1].partitions_asked(ref.partitions, ref.partitioner):

@@ -10,7 +10,7 @@ from duramen.client.model.consistency import AsOf, Level
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.states_lookup import StatesLookup
 from duramen.client.transport.retry import ask_until
-from log_tier.model.errors import InvalidRequest, PermissionDenied, TableNotFound
+from log_tier.model.errors import InvalidRequest, InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.tokens import Token
 from router.data.past_states import AskedPast, in_past
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
@@ -33,7 +33,10 @@ async def past_pages(
         raise InvalidRequest("a scan of the past names its state by at= alone: leave out after= and level=")
     seconds, deadline = lookup.context.timeout(timeout), lookup.context.deadline(timeout)
     past = await lookup.asked_past(at, deadline)
-    request = past_request(past, asked_range)
+    try:
+        request = past_request(past, asked_range)
+    except InvalidToken as refused:
+        raise await lookup.refused_past(past, refused, deadline) from refused
     async with aclosing(walked_past(lookup, request, asked_range.limit, deadline, seconds)) as pages:
         async for page in pages:
             if page.keys:

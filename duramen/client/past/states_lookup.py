@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from duramen.client.model.consistency import AsOf
-from log_tier.model.errors import PermissionDenied, TableNotFound
+from log_tier.model.errors import DuramenError, InvalidToken, PermissionDenied, TableNotFound
 from router.data.past_states import AskedPast
 from router.data.requests import TableDescription
 from router.data.seam import Connection
@@ -31,6 +31,8 @@ class StatesLookup(Protocol):
     def context(self) -> AsksInTime: ...
 
     async def asked_past(self, at: AsOf | None, deadline: float) -> AskedPast: ...
+
+    async def refused_past(self, past: AskedPast, refused: InvalidToken, deadline: float) -> DuramenError: ...
 
     async def describe(self, *, timeout: float | None = None) -> TableDescription: ...
 

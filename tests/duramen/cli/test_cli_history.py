@@ -112,6 +112,27 @@ def test_what_changes_replaced(run: Run, table_name: str) -> None:
     run("table", "drop", f"{table_name}-plain", "--yes")
 
 
+def test_a_token_of_a_whole_table(run: Run, table_name: str) -> None:
+    assert run("table", "create", table_name, "-p", "4", "--history", "all").returncode == 0
+    empty = run("token", table_name).stdout.strip()
+    words = [f"k{number}" for number in range(12)]
+    for word in words:
+        run("put", table_name, word, "1")
+    done = run("token", table_name, "--json")
+    (document,) = lines(done)
+    assert document == {"table": table_name, "token": run("token", table_name).stdout.strip()}
+    for word in words[:4]:
+        run("put", table_name, word, "2")
+    assert run("scan", table_name, "--at-token", empty).stdout == ""
+    assert run("scan", table_name, "--at-token", document["token"]).stdout == "".join(
+        f"{w}\t1\n" for w in sorted(words)
+    )
+    assert run("diff", table_name, document["token"], "-n", "9").stdout.count("+") == 4
+    watched = lines(run("watch", table_name, "--after", document["token"], "-n", "4", "--json"))
+    assert {(each["key"], each["value"], each["before"]) for each in watched} == {(w, "2", "1") for w in words[:4]}
+    assert run("token", f"{table_name}-none").returncode == 3
+
+
 def test_mistakes(run: Run, table_name: str) -> None:
     refused = run("table", "create", table_name, "--history", "3y")
     assert (refused.returncode, "history= is a time" in refused.stderr) == (2, True)
@@ -124,6 +145,8 @@ def test_mistakes(run: Run, table_name: str) -> None:
         (("get", table_name, "k", "--at-token", token, "--after", token), "leave out --after"),
         (("get", table_name, "k", "--at-time", "yesterday"), "takes a time"),
         (("diff", table_name, "2001-01-01"), "keeps no history"),
+        (("diff", table_name, token), "keeps no history"),
+        (("scan", table_name, "--at-token", token), "keeps no history"),
         (("diff", table_name, "2026-31-31"), "a token, or a time"),
         (("diff", table_name, "yesterday"), "token"),
         (("history", table_name, "k", "l"), "takes one key"),

@@ -133,7 +133,7 @@ def test_rows_and_values_of_types(tmp_path: Path) -> None:
 def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
     with duramen.open(tmp_path / "data") as db:
         plain = db.create_table("plain")
-        plain.put(b"k", b"1")
+        lone = plain.put(b"k", b"1")
         kept = db.create_table("kept", partitions=4, history="all")
         done = kept.put(b"k", b"1")
         ref = kept.asynchronous.lookup.ref
@@ -146,6 +146,7 @@ def test_what_is_no_state_is_refused(tmp_path: Path) -> None:
         ahead = duramen.Token({ref.id: offsets})
         for table, at, error, why in (
             (plain, plain.end_token(), duramen.InvalidRequest, "keeps no history"),
+            (plain, lone.token, duramen.InvalidRequest, "plain keeps no history"),
             (kept, done.token, duramen.InvalidToken, "names no offset of partition"),
             (kept, plain.end_token(), duramen.InvalidToken, "table"),
             (kept, ahead, duramen.TokenAhead, "beyond|ahead|ends"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -212,15 +212,20 @@ async def test_what_is_no_state_is_refused(clients: list[KVClient], table_name: 
     for reader in clients:
         plain = reader.named(plain.table)
         state = await plain.end_token()
-        for call in (
+        asked: list[Coroutine[Any, Any, object]] = [
             plain.get(b"k", at_token=theirs),
             plain.get(b"k", at_time_ms=1),
             plain.get_many([b"k", b"l"], at_token=state),
             plain.scan(at_token=state),
             plain.scan(at_time_ms=1),
             plain.history(b"k"),
-        ):
-            found = await refused(call)
+            plain.scan(at_token=theirs),
+            plain.get_many([b"%d" % number for number in range(40)], at_token=theirs),
+            *(plain.get(b"%d" % number, at_token=theirs) for number in range(6)),
+            *(plain.history(b"%d" % number, at_token=theirs) for number in range(6)),
+        ]
+        for each in asked:
+            found = await refused(each)
             assert (found.code, found.reason) == (INVALID, "invalid_request")
             assert "keeps no history" in found.message
 

@@ -11,12 +11,12 @@ from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.json_rows.json_table import JsonTable
-from router.data.past_states import AskedPast, check_versions, past_part, present_versions
+from router.data.past_states import AskedPast, check_versions, present_versions
 from router.data.requests import ReadResult
 from router.endpoints.grpc.kv.forms import TableText
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
 from router.endpoints.grpc.kv.plane import Plane
-from router.endpoints.grpc.kv.reads import check_size, read_parts
+from router.endpoints.grpc.kv.reads import check_size, past_parts, read_parts
 from router.endpoints.grpc.kv.results import token_text
 from router.proto import kv_pb2 as kv
 
@@ -65,7 +65,7 @@ async def history_of(
         after = check_token(table, token).get(partition, NOTHING)
         part = present_versions(table, partition, key, after, limit)
     else:
-        part = past_part(past, partition, (key,), limit)
+        (part,) = await past_parts(plane, past, [(key,)], deadline, limit)
     (found,) = await read_parts(plane, [part], deadline)
 
     def reply(form: JsonTable | None = None) -> kv.KVHistoryResponse:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from log_tier.concurrency.sized_work import Turn
-from log_tier.model.errors import DuramenError, LimitExceeded
+from log_tier.model.errors import DuramenError, InvalidToken, LimitExceeded
 from log_tier.model.identifiers import Partition, partition_id
 from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from router.data.freshness import Freshness
-from router.data.past_states import AskedPast, past_part
+from router.data.past_states import AskedPast, past_part, refused_state
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadPart, ReadResult
 from router.endpoints.grpc.kv.plane import Plane
 
@@ -21,6 +21,7 @@ __all__ = [
     "READ_ITEMS",
     "check_count",
     "check_size",
+    "past_parts",
     "placed_keys",
     "read_parts",
     "read_shares",
@@ -44,12 +45,23 @@ async def read_shares(
     their requests with those of other callers. Raises what a read raises, the first error of any share.
     """
     if isinstance(asked, AskedPast):
-        return await read_parts(
-            plane, [past_part(asked, table.partition_of(keys[0]), keys) for keys in shares], deadline
-        )
+        return await read_parts(plane, await past_parts(plane, asked, shares, deadline), deadline)
     if len(shares) == 1:
         return [await _read(plane, table, shares[0], asked, deadline)]
     return await _together(plane, table, shares, asked, deadline)
+
+
+async def past_parts(
+    plane: Plane, asked: AskedPast, shares: Sequence[Sequence[bytes]], deadline: float, versions: int = 0
+) -> list[ReadPart]:
+    """Reads of keys at a state, or of the versions of one. Raises `InvalidToken`, and `InvalidRequest` where the table
+    keeps no history.
+    """
+    try:
+        return [past_part(asked, asked.table.partition_of(keys[0]), keys, versions) for keys in shares]
+    except InvalidToken as refused:
+        left_s = max(0.0, deadline - asyncio.get_running_loop().time())
+        raise await refused_state(plane.connection, asked.table, refused, left_s) from refused
 
 
 async def read_parts(plane: Plane, parts: Sequence[ReadPart], deadline: float) -> list[ReadResult]:

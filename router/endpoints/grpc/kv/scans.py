@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from log_tier.access.user_turns import each_in_turn
-from log_tier.model.errors import InvalidKey, InvalidRequest
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidToken
 from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import KEY_BYTES_MAX, check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.stream_budget import HeldPage
-from router.data.past_states import in_past
+from router.data.past_states import in_past, refused_state
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
-from router.data.seam import DataPlane
+from router.data.seam import Connection
 from router.endpoints.grpc.kv.forms import TEXT_ITEM_BYTES, TableText
 from router.endpoints.grpc.kv.freshness import freshness_of, parse_token
 from router.endpoints.grpc.kv.past import past_of
@@ -68,7 +68,7 @@ def check_limit(limit: int) -> None:
 
 
 async def scan_pages(
-    connection: DataPlane,
+    connection: Connection,
     table: TableRef,
     request: kv.KVScanRequest,
     deadline: float,
@@ -100,7 +100,10 @@ async def scan_pages(
             lag_max_ms=freshness.lag_max_ms,
         )
     else:
-        first, seen = in_past(past, first), dict(past.offsets)
+        try:
+            first, seen = in_past(past, first), dict(past.offsets)
+        except InvalidToken as refused:
+            raise await refused_state(connection, table, refused, max(0.0, deadline - loop.time())) from refused
     walk = ScanWalk(first, request.limit or None)
     while (wanted := walk.request()) is not None:
         wanted = replace(wanted, bytes_max=held.next_page(wanted.bytes_max))
