@@ -15,7 +15,7 @@ from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken, Pe
 from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.past_states import check_versions, past_part, present_versions
+from router.data.past.past_requests import check_versions, past_part, present_versions
 from router.data.requests import ReadResult
 
 __all__ = ["read_key", "read_past", "read_present", "read_versions"]
@@ -93,7 +93,7 @@ async def _read(
         ref = lookup.ref or await lookup.resolve(deadline)
         partition = _partition_of(ref, key)
         seen = context.session.offsets(ref)[partition]
-        part = present_versions(ref, partition, key, seen, versions)
+        part = present_versions(ref.partition(partition), key, seen, versions)
     else:
         asked = await lookup.asked_past(at, deadline)
         ref = asked.table

@@ -16,7 +16,7 @@ from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.found_range import FindPlan
-from router.data.past_states import AskedPast, refused_state
+from router.data.past.asked_past import AskedPast, refused_state
 from router.data.requests import ScanRequest, TableDescription
 
 if TYPE_CHECKING:

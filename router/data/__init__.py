@@ -11,7 +11,7 @@ What holds:
 - A read names the offset that its answer must contain. It waits, and past its deadline says both offsets.
 - Parts of a request fail by themselves. No layer decodes a batch on the way in, but those for tables with a definition.
 
-Reading order: `requests.py`, `past_states.py`, `freshness.py` (may this index answer?), `seam.py`, `reply_budget.py`,
+Reading order: `requests.py`, `freshness.py` (may this index answer?), `seam.py`, `past/`, `reply_budget.py`,
 `outcomes.py`, `misfits.py`, `merge.py`, `scan.py`, `watch.py`, `in_time.py`, `catalog_tables.py`, `fresh_replicas.py`,
 `machine_tables.py`, `local_data.py`, `direct_reads.py` (embedded reads in the caller's thread), `gather/` (calls of
 concurrent callers leave together; the client and the endpoints share it).

@@ -18,7 +18,7 @@ from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rpc.problems import problem_of
 from router.admin.messages import change_from
-from router.data.past_states import check_versions, in_past, past_part
+from router.data.past.past_requests import check_versions, in_past, past_part
 from router.data.requests import (
     OutcomesPart,
     PastRead,

@@ -18,7 +18,7 @@ from log_tier.model.errors import HistoryGone
 from log_tier.model.identifiers import Offset, Partition
 from log_tier.model.record import Operation
 from log_tier.model.tokens import Token
-from router.data.past_states import AskedPast
+from router.data.past.asked_past import AskedPast
 from serving_tier.index.index import PastPoint
 from serving_tier.index.memory_index import MemoryIndex
 from simulation.book import Broken

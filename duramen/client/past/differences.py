@@ -14,7 +14,7 @@ from duramen.client.past.states_lookup import StatesLookup
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidRequest, InvalidToken
 from log_tier.model.identifiers import Offset, Partition
-from router.data.past_states import AskedPast
+from router.data.past.asked_past import AskedPast
 from router.data.requests import SCAN_PAGE_FIRST, PastScan, ScanRequest, ScanResult
 
 __all__ = ["difference_pages"]

@@ -12,7 +12,8 @@ from duramen.client.past.states_lookup import StatesLookup
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import InvalidRequest, InvalidToken, PermissionDenied, TableNotFound
 from log_tier.model.tokens import Token
-from router.data.past_states import AskedPast, in_past
+from router.data.past.asked_past import AskedPast
+from router.data.past.past_requests import in_past
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 
 __all__ = ["past_pages", "past_request", "walked_past"]

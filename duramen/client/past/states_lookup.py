@@ -6,7 +6,7 @@ from typing import Protocol
 
 from duramen.client.model.consistency import AsOf
 from log_tier.model.errors import DuramenError, InvalidToken, PermissionDenied, TableNotFound
-from router.data.past_states import AskedPast
+from router.data.past.asked_past import AskedPast
 from router.data.requests import TableDescription
 from router.data.seam import Connection
 

@@ -109,8 +109,8 @@ async def test_a_time(clients: list[KVClient]) -> None:
     await until_true(later)
     await client.put(b"a", b"2")
     await client.put(b"b", b"2")
-    for moment, value in ((-(1 << 63), None), (0, None), (1, None), (taken_ms, b"1"), (LAST_MS, b"2")):
-        found = await other.get(b"a", at_time_ms=moment)
+    for at_ms, value in ((-(1 << 63), None), (0, None), (1, None), (taken_ms, b"1"), (LAST_MS, b"2")):
+        found = await other.get(b"a", at_time_ms=at_ms)
         assert (found.value if found.HasField("value") else None) == value
         again = await client.get(b"a", at_token=found.token)
         assert (again.HasField("value"), again.value) == (value is not None, value or b"")

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from log_tier.model.errors import InvalidRequest
-from log_tier.model.identifiers import NOTHING, Offset, Partition
+from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.json_rows.json_table import JsonTable
-from router.data.past_states import AskedPast, check_versions, present_versions
+from router.data.past.asked_past import AskedPast
+from router.data.past.past_requests import check_versions, present_versions
 from router.data.requests import ReadResult
 from router.endpoints.grpc.kv.forms import TableText
 from router.endpoints.grpc.kv.freshness import check_token, parse_token
@@ -63,13 +64,13 @@ async def history_of(
     partition = table.partition_of(key)
     if past is None:
         after = check_token(table, token).get(partition, NOTHING)
-        part = present_versions(table, partition, key, after, limit)
+        part = present_versions(table.partition(partition), key, after, limit)
     else:
         (part,) = await past_parts(plane, past, [(key,)], deadline, limit)
     (found,) = await read_parts(plane, [part], deadline)
 
     def reply(form: JsonTable | None = None) -> kv.KVHistoryResponse:
-        versions = list(_versions(table, partition, found, form))
+        versions = list(_versions(table.partition(partition), found, form))
         check_size(each.ByteSize() for each in versions)
         shown = token_text(table, {partition: found.applied}, token_of(past, token))
         return kv.KVHistoryResponse(versions=versions, token=shown)
@@ -81,9 +82,7 @@ async def history_of(
     return await text.converted(size, reply)
 
 
-def _versions(
-    table: TableRef, partition: Partition, found: ReadResult, form: JsonTable | None
-) -> Iterator[kv.KVVersion]:
+def _versions(place: PartitionId, found: ReadResult, form: JsonTable | None) -> Iterator[kv.KVVersion]:
     count = len(found.values)
     for value, offset, expires_ms, time_ms in zip(
         found.values, found.versions, found.expiries or [0] * count, found.times or [0] * count, strict=True
@@ -93,5 +92,5 @@ def _versions(
             value=value if value is None or form is None else form.value_text(value),
             expires_at_ms=expires_ms,
             time_ms=time_ms,
-            token=token_text(table, {partition: Offset(offset)}, None),
+            token=str(Token.of(*place, Offset(offset))),
         )

@@ -12,7 +12,8 @@ from log_tier.model.identifiers import Partition, partition_id
 from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from router.data.freshness import Freshness
-from router.data.past_states import AskedPast, past_part, refused_state
+from router.data.past.asked_past import AskedPast, refused_state
+from router.data.past.past_requests import past_part
 from router.data.requests import READ_REPLY_BYTES_MAX, ReadPart, ReadResult
 from router.endpoints.grpc.kv.plane import Plane
 

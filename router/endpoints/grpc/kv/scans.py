@@ -13,7 +13,8 @@ from log_tier.model.prefix_range import prefix_range
 from log_tier.model.record import KEY_BYTES_MAX, check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.rpc.stream_budget import HeldPage
-from router.data.past_states import in_past, refused_state
+from router.data.past.asked_past import refused_state
+from router.data.past.past_requests import in_past
 from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
 from router.data.seam import Connection
 from router.endpoints.grpc.kv.forms import TEXT_ITEM_BYTES, TableText
