@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from log_tier.access.user_turns import run_in_turn
 from log_tier.model.errors import InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import check_key
@@ -28,6 +29,9 @@ _VERSIONS: Final = 100
 
 _VERSION_ITEMS: Final = 20
 """A version costs as much as so many bytes of a row's text."""
+
+_VERSION_KEYS: Final = 5
+"""A version, which has a token, costs as much as so many keys."""
 
 _AsOf = kv.KVGetRequest | kv.KVGetManyRequest | kv.KVScanRequest | kv.KVHistoryRequest
 
@@ -76,7 +80,7 @@ async def history_of(
         return kv.KVHistoryResponse(versions=versions, token=shown)
 
     if text is None:
-        return reply()
+        return await run_in_turn(len(found.values) * _VERSION_KEYS, reply)
     await text.meet(found.values)
     size = sum(map(len, filter(None, found.values))) + _VERSION_ITEMS * len(found.values)
     return await text.converted(size, reply)

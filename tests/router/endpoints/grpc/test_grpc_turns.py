@@ -18,11 +18,13 @@ from log_tier.catalog.catalog import Catalog
 from log_tier.concurrency.sized_work import AT_ONCE_ITEMS_MAX, CALLS_AT_ONCE_MAX, WAKES_AT_ONCE_MAX
 from log_tier.embedded.commit import batch_checks
 from log_tier.model.batch import Columns, encode_batch
+from log_tier.model.kept_history import ALL
 from log_tier.model.record import Condition, Operation, attribute_of
+from log_tier.rows.definition import TableDefinition
 from log_tier.rpc import checked
 from log_tier.rpc.checked import FIELDS_MAX
 from router.data import local_data, machine_tables, merge, misfits, outcomes, reply_budget, watch
-from router.endpoints.grpc.kv import finds, records, scans, service, watches
+from router.endpoints.grpc.kv import finds, past, reads, records, scans, service, watches
 from router.endpoints.grpc.pages import found_rows
 from router.proto import console_pb2, keyvalue_pb2, kv_pb2, tables_pb2
 from router.remote import messages
@@ -49,6 +51,15 @@ class Stubs(GrpcStubs):
         self.eight = tables.Create(tables_pb2.CreateTableRequest(name="eight", partitions=EIGHT))
         definition = definition_message(UNNUMBERED_FLIGHTS)
         tables.Create(tables_pb2.CreateTableRequest(name="flights", partitions=1, definition=definition))
+
+        kept = definition_message(TableDefinition(keeps=ALL))
+        tables.Create(tables_pb2.CreateTableRequest(name="kept", partitions=1, definition=kept))
+        for _ in range(AT_ONCE_ITEMS_MAX // 4):
+            self.kv.Put(kv_pb2.KVPutRequest(table="kept", key=b"k", value=b"value"))
+
+    def history(self) -> None:
+        reply = self.kv.History(kv_pb2.KVHistoryRequest(table="kept", key=b"k", limit=COUNT, at_time_ms=1 << 62))
+        assert [each.value for each in reply.versions] == [b"value"] * (AT_ONCE_ITEMS_MAX // 4)
 
     def put(self) -> None:
         writes = [kv_pb2.KVWrite(key=key, put=b"value") for key in KEYS]
@@ -166,7 +177,8 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stubs]:
 
 IN_THREADS: Final[dict[str, tuple[Callable[[Stubs], None], ModuleType, str]]] = {
     "a group of writes": (Stubs.put, records, "_grouped"),
-    "GetMany, its keys": (Stubs.get_many, service, "check_key"),
+    "GetMany, its keys": (Stubs.get_many, reads, "check_key"),
+    "the versions of a key": (Stubs.history, past, "_versions"),
     "GetMany, its reply": (Stubs.get_many, service, "entry_of"),
     "GetMany, the read": (Stubs.get_many, reply_budget, "_read"),
     "a read of many keys": (Stubs.read, reply_budget, "_read"),
@@ -259,7 +271,7 @@ def test_many_partitions_are_described_some_at_a_time(stubs: Stubs, monkeypatch:
 
 def test_reads_of_many_partitions_begin_some_at_a_time(stubs: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     stubs.tables.Create(tables_pb2.CreateTableRequest(name="scattered", partitions=300))
-    with LoopTurns(stubs.server, monkeypatch, service, "_read") as counted:
+    with LoopTurns(stubs.server, monkeypatch, reads, "_read") as counted:
         assert len(stubs.kv.GetMany(kv_pb2.KVGetManyRequest(table="scattered", keys=KEYS)).entries) == COUNT
     assert 250 < counted.calls <= 300
     assert counted.most_in_one_turn <= AT_ONCE_ITEMS_MAX / 10
