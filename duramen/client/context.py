@@ -214,7 +214,7 @@ class ClientContext:
         if self.fast_path is None:
             self.fast_path = self._fast_path_to(place)
         else:
-            self.fast_path.place = place
+            self.fast_path.found(place)
 
     def _look_again(self) -> None:
         """Of any thread: find the endpoint in the background."""

@@ -10,7 +10,6 @@ from log_tier.model.errors import Disconnected, DuramenError, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
 from log_tier.model.retention import Retention, check_retention
 from log_tier.model.table_ref import TableRef
-from log_tier.privacy.machine_socket import MachineSocket
 from log_tier.rpc.wire import Wire
 from router.data.requests import (
     OutcomesPart,
@@ -66,8 +65,9 @@ class GrpcConnection:
             return NOWHERE
         if said.password and not said.users:
             return NOWHERE
-        machine = MachineSocket(said.machine_socket, said.owner) if said.machine_socket else None
-        return RespPlace(self.target.rpartition(":")[0], int(said.port), machine, said.tls, said.users)
+        return RespPlace(
+            self.target.rpartition(":")[0], int(said.port), said.machine_socket, said.owner, said.tls, said.users
+        )
 
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0

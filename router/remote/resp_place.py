@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from log_tier.privacy.machine_socket import MachineSocket
-
 __all__ = ["NOWHERE", "RespPlace"]
 
 
@@ -15,8 +13,10 @@ class RespPlace(NamedTuple):
     host: str
     port: int
     """0: not by TCP."""
-    machine_socket: MachineSocket | None = None
-    """For clients on the same machine, before TCP; None: there is none."""
+    machine_socket: str = ""
+    """For clients on the same machine, before TCP: a name of `log_tier.privacy.machine_socket`; empty: none."""
+    owner: int = 0
+    """The user id of the process that listens at it."""
     secured: bool = False
     """Does TCP go with TLS?"""
     users: bool = False
@@ -25,7 +25,7 @@ class RespPlace(NamedTuple):
     @property
     def is_known(self) -> bool:
         """Is there a way to it?"""
-        return self.machine_socket is not None or self.port > 0
+        return bool(self.machine_socket) or self.port > 0
 
 
 NOWHERE: Final = RespPlace("", 0)

@@ -40,8 +40,8 @@ def checked(steps: list[Step], folder: Path) -> Checked:
 
 def most_varied(recording: ReadRecording) -> list[Step]:
     """Of the partition whose steps have most names, and of these the one with most answers."""
-    told = (events for partition, events in recording.events.items() if partition not in recording.left_out)
-    return max(map(steps_of_reads, told), key=lambda steps: (len({s["name"] for s in steps}), answers(steps)))
+    shown = (events for partition, events in recording.events.items() if partition not in recording.left_out)
+    return max(map(steps_of_reads, shown), key=lambda steps: (len({s["name"] for s in steps}), answers(steps)))
 
 
 def answers(steps: list[Step]) -> int:

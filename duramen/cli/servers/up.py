@@ -249,19 +249,13 @@ def up(
     from duramen.server.wiring.serving_node import SnapshotPolicy
     from router.endpoints.resp.server.sockets import RespSettings
 
-    where = (host, resp_port, resp_socket)
+    where = (host, resp_port, resp_socket, resp_password)
+    memory: dict[str, Any] = {"cache_mebibytes": resp_cache_mebibytes, "clients_mebibytes": resp_clients_mebibytes}
     opening = SingleServer.open(
         data,
         snapshots=SnapshotPolicy(every_s=snapshot_every_s),
         allow_locations=allow_location or (),
-        resp_endpoint=RespSettings(
-            *where,
-            password=resp_password,
-            for_this_machine=True,
-            readers=resp_readers,
-            cache_mebibytes=resp_cache_mebibytes,
-            clients_mebibytes=resp_clients_mebibytes,
-        ),
+        resp_endpoint=RespSettings(*where, for_this_machine=True, readers=resp_readers, **memory),
         certificates=ServerCertificates.of_process(certs),
         peer_port=peers,
         users=_users(first_user, token_file, host, insecure=insecure),

@@ -33,7 +33,6 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.model.table_ref import TableRef
-from log_tier.privacy.machine_socket import connect_machine_socket
 from log_tier.rpc.credentials import CallCredentials
 from router.data.gather.acknowledged import NOTED_MAX, Acknowledged
 from router.data.seam import NOT_FRESH
@@ -53,6 +52,12 @@ _LOOK_S: Final = 0.1
 
 _VALUE_BYTES_MAX: Final = 1 << 20
 """Larger ones gain nothing here."""
+
+
+_IMPORTING: Final = threading.Lock()
+"""A process that is forked while another thread imports a module can never import that."""
+
+os.register_at_fork(before=_IMPORTING.acquire, after_in_parent=_IMPORTING.release, after_in_child=_IMPORTING.release)
 
 
 class Finding(Protocol):
@@ -79,19 +84,21 @@ def reachable_place(place: RespPlace, *, secured: bool, has_secret: bool) -> Res
     """
     if place.users and not has_secret:
         return NOWHERE
-    if place.machine_socket is not None:
+    if place.machine_socket:
         with suppress(OSError):
-            connect_machine_socket(place.machine_socket, _LOOK_S).close()
+            _connected(place, _LOOK_S).close()
             return place._replace(port=0)
     if place.port and not secured and not place.secured:
-        return place._replace(machine_socket=None)
+        return place._replace(machine_socket="")
     return NOWHERE
 
 
-def _connected(place: RespPlace) -> socket.socket:
-    if place.machine_socket is not None:
-        return connect_machine_socket(place.machine_socket, _PATIENCE_S)
-    made = socket.create_connection((place.host, place.port), timeout=_PATIENCE_S)
+def _connected(place: RespPlace, timeout: float = _PATIENCE_S) -> socket.socket:
+    if place.machine_socket:
+        from log_tier.privacy.machine_socket import MachineSocket, connect_machine_socket
+
+        return connect_machine_socket(MachineSocket(place.machine_socket, place.owner), timeout)
+    made = socket.create_connection((place.host, place.port), timeout=timeout)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
@@ -155,12 +162,8 @@ class RespFastPath:
         self.session = session
         self.compress = compress
         self.acknowledged = Acknowledged() if acknowledged is None else acknowledged
-        # Now, and not with the first line: a process that is forked while another thread imports can never import that.
-        import encodings.idna  # noqa: F401 - which `socket.getaddrinfo` imports
-
-        import hiredis  # noqa: F401
-
-        self.place = place
+        self.place = NOWHERE
+        self.found(place)
         self._credentials = credentials
         self._refused = ""
         """The secret that the endpoint refused last."""
@@ -182,6 +185,16 @@ class RespFastPath:
     def table(self, finding: Finding) -> FastPathTable:
         """The fast path to a table."""
         return FastPathTable(self, finding)
+
+    def found(self, place: RespPlace) -> None:
+        """The endpoint is there, or not to be found (`NOWHERE`)."""
+        if place.is_known:
+            # Before a line needs them: that may be in a process that was forked from a thread's import.
+            with _IMPORTING:
+                import encodings.idna  # noqa: F401 - which `socket.getaddrinfo` imports
+
+                import hiredis  # noqa: F401
+        self.place = place
 
     def line(self) -> _Line | None:
         """This thread's connection; None if there can be none now."""

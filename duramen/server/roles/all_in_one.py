@@ -147,13 +147,9 @@ class SingleServer:
             write_audit(opened, access, here(database.data_plane), server=NODE_ID, failed=failed)
             opened.push_async_callback(shell.close)
             log_pb2_grpc.add_LogServicer_to_server(LogService(database.data_plane.log, shell.streams), shell.registry)  # type: ignore[no-untyped-call]
+            parts = (opened, shell, data_plane, database.node.follower, resp_endpoint, sockets)
             added = await open_resp_endpoint(
-                opened,
-                shell,
-                data_plane,
-                database.node.follower,
-                resp_endpoint,
-                sockets,
+                *parts,
                 node=data_plane.node,
                 node_id=NODE_ID,
                 admin=at_hand,

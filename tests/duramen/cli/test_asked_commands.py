@@ -82,7 +82,11 @@ def test_the_version_is_said_without_a_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     version, loaded = done.stdout.splitlines()
     assert version == f"duramen {duramen.__version__}"
-    assert {name.split(".")[2] for name in loaded.split() if name.startswith("duramen.cli.")} == {"app", "terminal"}
+    assert {name.split(".")[2] for name in loaded.split() if name.startswith("duramen.cli.")} == {
+        "app",
+        "grpc_core",
+        "terminal",
+    }
 
 
 def test_a_command_is_not_late_for_what_it_does_not_need() -> None:

@@ -31,8 +31,6 @@ class RespSettings:
     """None: not on TCP; 0: a free one."""
     socket_path: Path | None = None
     """A Unix socket."""
-    for_this_machine: bool = False
-    """Duramen's own clients on this machine get a socket (`RespSockets.take_machine_socket`)."""
     password: str = field(default="", repr=False)
     """The password that AUTH must give; empty: no password is needed."""
     tls_certificate: Path | None = None
@@ -50,6 +48,8 @@ class RespSettings:
     """Within so long a client has to complete its TLS handshake."""
     table_partitions: int = 0
     """Of tables that are made at first use; 0: one on one machine, eight in a cluster."""
+    for_this_machine: bool = False
+    """Duramen's own clients on this machine get a socket (`RespSockets.take_machine_socket`)."""
 
     @property
     def wanted(self) -> bool:
