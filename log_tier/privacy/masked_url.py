@@ -55,10 +55,14 @@ _KNOWN: Final = _PLACES | {
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@]*)(:[0-9]{0,5})?")
 _USER: Final = re.compile(r"[A-Za-z0-9._-]+")
-_ASSIGNED: Final = re.compile(r"([A-Za-z0-9._-]+)\s*=")
+# From the beginning of a word on: a long one is walked once, and not again from each of its characters.
+_ASSIGNED: Final = re.compile(r"(?<![A-Za-z0-9._-])([A-Za-z0-9._-]+)\s*=")
 
 # Nobody encodes a name more often, and each round costs a pass.
 _DECODED_TIMES_MAX: Final = 4
+
+# A URL may be a parameter of another one. Of what is deeper nothing is shown: each level costs a pass.
+_NESTED_MAX: Final = 4
 
 
 def mask_url(url: str) -> str:
@@ -66,24 +70,29 @@ def mask_url(url: str) -> str:
 
     What is not secret stays as it was written. O(length).
     """
+    return _masked(url, _NESTED_MAX)
+
+
+def _masked(url: str, nested: int) -> str:
+    """The same; `nested`: how many levels of URLs in it may be shown."""
     scheme = _SCHEME.match(url)
     if scheme is None:
         # A folder, `host:port` and `empty:12/530` are shown; what may hold a user and a password is not.
-        return MASK if "://" in url or _is_doubtful(url) else _masked_parameters("", url)
+        return MASK if "://" in url or _is_doubtful(url) else _masked_parameters("", url, nested)
     begin, rest = scheme.group(), url[scheme.end() :]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     place, _, query = rest.partition("?")
     is_host = all(_HOST.fullmatch(host) for host in authority.split(","))
     # `user:123/4@host`: with a port before it, an "@" in the path is taken for the end of a password.
     if is_host and not (":" in authority and "@" in place) and not _has_stray_at(query):
-        return _masked_parameters(begin, rest)
+        return _masked_parameters(begin, rest, nested)
     # The last "@" is the one before the host, as a password may hold more of them; behind a "?" it may be anything.
     user_info, at, behind = rest.rpartition("@")
     if not at or "?" in user_info:
         return begin + MASK
     user, colon, _ = user_info.partition(":")
     shown = f"{user}:{MASK}" if colon and _USER.fullmatch(user) else MASK
-    return _masked_parameters(f"{begin}{shown}@", behind)
+    return _masked_parameters(f"{begin}{shown}@", behind, nested)
 
 
 def has_secret(url: str) -> bool:
@@ -106,7 +115,7 @@ def is_secret_name(name: str) -> bool:
     return plain not in _PLACES and _SECRET.search(plain) is not None
 
 
-def _masked_parameters(begin: str, rest: str) -> str:
+def _masked_parameters(begin: str, rest: str, nested: int) -> str:
     """`begin`, which is masked already, and what is behind it: host, path, and a query, whose secrets are masked."""
     place, question, query = rest.partition("?")
     if any(is_secret_name(name) for name in _ASSIGNED.findall(_decoded(place))):
@@ -124,15 +133,15 @@ def _masked_parameters(begin: str, rest: str) -> str:
             return f"{begin}{place}?{''.join(shown)}{MASK}"
         is_secret = is_secret_name(name)
         is_behind_secret = is_behind_secret or is_secret
-        shown.append(f"{name}{equals}{(MASK if value else '') if is_secret else _masked_value(value)}")
+        shown.append(f"{name}{equals}{(MASK if value else '') if is_secret else _masked_value(value, nested)}")
     return f"{begin}{place}?{''.join(shown)}"
 
 
-def _masked_value(value: str) -> str:
+def _masked_value(value: str, nested: int) -> str:
     """The value of a parameter that is no secret by its name: a URL in it is masked, settings in it are hidden."""
     plain = _decoded(value)
     if "://" in plain:
-        masked = mask_url(plain)
+        masked = _masked(plain, nested - 1) if nested else MASK
         return value if masked == plain else quote(masked, safe=":/*?=&@" if value == plain else ":/*")
     return MASK if any(mark in plain for mark in "=&#") else value
 

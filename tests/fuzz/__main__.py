@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,11 @@ from pathlib import Path
 # The kit, and this package, are imported as the tests import them.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from fuzz.endpoint_targets import close_endpoints
+from fuzz.parsers import entered, parsers_of
 from fuzz.run import FuzzOutcome, Range, fuzz_apart, input_of
 from fuzz.targets import all_targets
+from fuzz.unfuzzed import unfuzzed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--target", action="append", default=[], help="one of them; all if not given")
     parser.add_argument("--list", action="store_true", help="the names of the targets")
+    parser.add_argument("--parsers", action="store_true", help="which target enters each parser of the product")
     parser.add_argument("--bytes", type=int, default=1_000_000, help="bytes of inputs for each target")
     parser.add_argument("--seconds", type=float, default=1e9, help="processor time for each target")
     parser.add_argument("--inputs", type=int, default=1 << 62, help="inputs for each target")
@@ -32,6 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.list:
         print("\n".join(names))
         return 0
+    if asked.parsers:
+        return _say_parsers()
     if asked.show:
         print(input_of(all_targets()[names[0]], asked.seed, asked.first))
     inputs = Range(asked.seed, asked.first, asked.bytes, asked.inputs, asked.seconds)
@@ -44,6 +51,21 @@ def main(arguments: list[str] | None = None) -> int:
     broken = sum(bool(each.findings) for each in outcomes)
     print(_totals(outcomes, broken))
     return 1 if broken else 0
+
+
+def _say_parsers() -> int:
+    """Each parser of the product with the first target that enters it, or with why none does; the exit code."""
+    logging.disable(logging.CRITICAL)
+    found, left_out, missing = entered(all_targets().values()), unfuzzed(), 0
+    close_endpoints()
+    parsers = parsers_of()
+    for each in parsers:
+        by, reason = found.get(each, ""), left_out.get(each, "")
+        missing += bool(by) == bool(reason)
+        said = reason if not by else f"{by}, AND LEFT OUT: {reason}" if reason else by
+        print(f"{each.file}::{each.name}: {said or 'NO TARGET ENTERS IT'}")
+    print(f"{len(parsers)} parsers, {sum(each in found for each in parsers)} entered by targets, {missing} wrong")
+    return 1 if missing else 0
 
 
 def _totals(outcomes: Sequence[FuzzOutcome], broken: int) -> str:

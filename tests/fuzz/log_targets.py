@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
-from kit.log.engine_steps import HOME
+from kit.log.engine_steps import HOME, open_log
 from kit.log.in_turns import in_turns
+from kit.log.sample_batches import read_all
 from kit.log.stopped_logs import Stopped, a_life, damaged_disk, kind_of
 from kit.log.stored_log import add, columns_of, delete, noop, put
 
+from duramen.testing.machine.memory_disk import MemoryDisk
 from fuzz.sealing import sealed_batch, sealed_run, sealed_text
 from fuzz.target import Target
 from log_tier.embedded import EngineSettings
-from log_tier.embedded.storage.names import LOCK
+from log_tier.embedded.repair import LogRepair
+from log_tier.embedded.segments.inspection import inspect_segment
+from log_tier.embedded.storage.names import LOCK, TOPIC_FILE
 from log_tier.embedded.verification import verify_log
 from log_tier.model.barrier import Barrier, barrier_batch
 from log_tier.model.batch import Columns, check_batch, decode_batch, encode_batch
 from log_tier.model.batch_header import place_of, split_batches, stamp_batch
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId
+from log_tier.model.log import Topic
 from log_tier.model.record import Condition, Expiry
 from serving_tier.fold.fold import fold
 from serving_tier.index.memory_index import MemoryIndex
@@ -31,9 +38,12 @@ __all__ = ["log_targets", "stored_samples"]
 _PLACE: Final = PartitionId(TableId("AAECAwQFBgcICQoLDA0ODw"), Partition(3))
 _QUICK_INPUTS: Final = 150
 """A whole log is verified for each: 3 ms."""
+_OPENED_INPUTS: Final = 60
+"""A whole log is opened for each."""
 _SETTINGS: Final = EngineSettings(segment_bytes=1024, index_every_bytes=200, journal_bytes=1500)
 _APPENDS: Final = 12
 """As few as two segments and a turn of the journal take: all of it is verified for each input."""
+_MEMORY: Final = Path("/dev/shm")
 _EMPTY: Final = MemoryIndex()
 """What every accepted batch is folded over; nothing is kept of it."""
 
@@ -78,9 +88,9 @@ def _run(data: bytes) -> None:
 
 
 @cache
-def _life(*, clean: bool) -> Stopped:
+def _life(*, clean: bool, alone: bool = False) -> Stopped:
     """The same files in every run: an input is a number."""
-    return in_turns(lambda: a_life(clean=clean, alone=False, appends=_APPENDS, settings=_SETTINGS))
+    return in_turns(lambda: a_life(clean=clean, alone=alone, appends=_APPENDS, settings=_SETTINGS))
 
 
 def _files(kind: str, *, clean: bool) -> Sequence[bytes]:
@@ -93,23 +103,80 @@ def _file_of_a_log(clean: bool, path: Path, data: bytes) -> None:
         assert finding.message, "a finding without a word"
 
 
+def _opened_log(stopped: Callable[[], Stopped], path: Path, data: bytes) -> None:
+    """The log is opened and read, or is refused."""
+    disk = damaged_disk(stopped(), path, data)
+    in_turns(lambda: _read_log(disk, stopped().topic))
+
+
+async def _read_log(disk: MemoryDisk, topic: Topic) -> None:
+    log = await open_log(disk, _SETTINGS)
+    for number in range(topic.partitions):
+        await read_all(log, topic.id, number)
+
+
+def _repaired(clean: bool, path: Path, data: bytes) -> None:
+    """From a copy: the log is whole again, or is refused."""
+    disk, copy = damaged_disk(_life(clean=clean), path, data), damaged_disk(_life(clean=clean))
+    with LogRepair(HOME, copy=HOME, disk=disk, copy_disk=copy, settings=_SETTINGS) as repair:
+        if repair.plan().refusals:
+            return
+        repair.carry_out()
+    for finding in verify_log(HOME, disk=disk, settings=_SETTINGS):
+        assert not finding.is_damage, f"behind the repair: {finding.message}"
+
+
+def _inspected(path: Path, data: bytes) -> None:
+    """What `duramen log dump` shows of a segment in its folder."""
+    folder = Path(_folder().name) / path.parent.relative_to(HOME)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder.parent / TOPIC_FILE).write_bytes(b'{"name": "flights"}')
+    (folder / path.name).write_bytes(data)
+    for _ in inspect_segment(folder / path.name):
+        pass
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """One for all inputs of this process; it goes with the process."""
+    return tempfile.TemporaryDirectory(prefix="duramen-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None)
+
+
 def _in_a_log() -> Iterator[Target]:
     """Each kind of file but the lock, of which nobody reads more than a number for a message."""
     for clean in (True, False):
-        stopped = _life(clean=clean)
-        for kind, path in {kind_of(path): path for path in sorted(stopped.files, reverse=True)}.items():
+        life = partial(_life, clean=clean)
+        for kind, path in {kind_of(path): path for path in sorted(life().files, reverse=True)}.items():
             if path.name == LOCK:
                 continue
             name = f"{kind} of a log that was {'closed' if clean else 'killed'}"
             read = partial(_file_of_a_log, clean, path)
             samples = partial(_files, kind, clean=clean)
             yield Target(name, samples, read, quick_inputs=_QUICK_INPUTS)
+            opened = Target(f"{name}, opened", samples, partial(_opened_log, life, path), quick_inputs=_OPENED_INPUTS)
+            yield opened
             if kind == "segment":
-                place = place_of(stopped.topic.partition(int(path.parent.name)))
-                seal = partial(sealed_run, place=place)
+                seal = partial(sealed_run, place=place_of(life().topic.partition(int(path.parent.name))))
                 yield Target(f"{name}, sealed", samples, read, seal=seal, quick_inputs=_QUICK_INPUTS)
+                yield replace(opened, name=f"{name}, opened and sealed", seal=seal)
+                yield replace(opened, name=f"{name}, repaired", read=partial(_repaired, clean, path))
+                yield Target(f"{name}, inspected", samples, partial(_inspected, path), quick_inputs=_QUICK_INPUTS)
             if path.suffix == ".json":
                 yield Target(f"{name}, sealed", samples, read, seal=sealed_text, quick_inputs=_QUICK_INPUTS)
+
+
+def _ends() -> Iterator[Target]:
+    """The newest segments of a log that was killed, whose last commits no frame of the journal holds."""
+    life = partial(_life, clean=False, alone=True)
+    newest = {path.parent: path for path in sorted(life().files) if kind_of(path) == "segment"}
+    for path in newest.values():
+        content = life().files[path]  # with the room that is reserved behind it: what is shorter was cut
+        samples = partial(list[bytes], [content, content.rstrip(b"\0") + bytes(64)])
+        read = partial(_opened_log, life, path)
+        name = f"end of partition {path.parent.name}"
+        yield Target(f"{name}, opened", samples, read, quick_inputs=_OPENED_INPUTS)
+        seal = partial(sealed_run, place=place_of(life().topic.partition(int(path.parent.name))))
+        yield Target(f"{name}, opened and sealed", samples, read, seal=seal, quick_inputs=_OPENED_INPUTS)
 
 
 def log_targets() -> Iterator[Target]:
@@ -121,3 +188,4 @@ def log_targets() -> Iterator[Target]:
         "run of stored batches, sealed", stored_samples, _run, seal=partial(sealed_run, place=place_of(_PLACE))
     )
     yield from _in_a_log()
+    yield from _ends()

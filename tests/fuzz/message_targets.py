@@ -13,20 +13,29 @@ from fuzz.fields import changed_fields, grown_fields
 from fuzz.target import Target
 from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionId, TableId
+from log_tier.model.kept_history import KeptHistory
 from log_tier.model.record import check_key
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
+from log_tier.rows.alter_table import IndexChange, SchemaChange, TableChange
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.key_fields import KeyField
+from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import IndexHistory, TableIndex, condition_between
 from log_tier.rpc.problems import problem_of
 from router.admin.messages import change_from
 from router.data.past.past_requests import check_versions, in_past, past_part
 from router.data.requests import (
     OutcomesPart,
+    PartitionDescription,
     PastRead,
     PastScan,
     ReadPart,
     ReadResult,
     ScanRequest,
     ScanResult,
+    TableDescription,
+    WatchEvent,
     WritePart,
 )
 from router.data.scan import check_scan
@@ -35,7 +44,9 @@ from router.endpoints.grpc.kv.past import past_of
 from router.endpoints.grpc.kv.records import delete_record, group_of, put_record, update_record
 from router.endpoints.grpc.kv.scans import range_of
 from router.proto import admin_pb2, keyvalue_pb2, kv_pb2, tables_pb2
-from router.remote import messages, table_messages
+from router.remote import definitions, messages, table_messages
+from serving_tier.proto import node_pb2
+from serving_tier.service.tallies import subscriptions_from, tally_from
 
 __all__ = ["message_targets"]
 
@@ -44,6 +55,18 @@ _PLACE: Final = PartitionId(_TABLE, Partition(3))
 _REFUSALS: Final = (DuramenError, DecodeError)
 _TABLE_REF: Final = TableRef(_TABLE, "flights", 8)
 _TOKEN: Final = Token({_TABLE: {Partition(3): Offset(7)}})
+
+_SCHEMA: Final = RowSchema.parse(
+    {
+        "type": "record",
+        "name": "Flight",
+        "fields": [
+            {"name": "carrier", "type": "string"},
+            {"name": "flight", "type": "int"},
+            {"name": "delay", "type": ["null", "double"], "default": None},
+        ],
+    }
+)
 
 Convert = Callable[[Any], object]
 
@@ -157,14 +180,68 @@ def _replies() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     page = ScanResult([b"a"], [b"1"], [4], True, {Partition(0): Offset(9)}, {Partition(0): 2})
     compared = page._replace(reached=b"b", before=(b"0",), before_versions=(2,))
     yield keyvalue_pb2.ReadReply, messages.read_results_from, [read]
-    written = keyvalue_pb2.WriteReply(results=[keyvalue_pb2.WriteResult(base_offset=7, problem=problem_of(refused))])
+    outcomes = [
+        keyvalue_pb2.WriteOutcome(record=1, rejected=problem_of(refused), original=-1),
+        keyvalue_pb2.WriteOutcome(record=2, result=b"5", original=3),
+    ]
+    written = keyvalue_pb2.WriteReply(
+        results=[
+            keyvalue_pb2.WriteResult(base_offset=7, problem=problem_of(refused)),
+            keyvalue_pb2.WriteResult(base_offset=8, timestamp_ms=5, outcomes=outcomes),
+        ]
+    )
     yield keyvalue_pb2.WriteReply, messages.write_results_from, [written]
     yield keyvalue_pb2.ScanReply, messages.scan_result_from, [messages.scan_reply(page), messages.scan_reply(compared)]
 
 
+def _definitions() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
+    """Of tables: what a client reads, and changes."""
+    definition = TableDefinition(
+        2,
+        (KeyField("carrier", "str"), KeyField("flight", "int")),
+        "row",
+        (NumberedSchema(1, _SCHEMA),),
+        indexes=(TableIndex(1, "late", ("delay",), (condition_between("flight", b"\x15\x01", b"\x15\x09"),)),),
+        history=IndexHistory(1, (), 1, (1,)),
+        keeps=KeptHistory(3, 0),
+    )
+    yield (
+        tables_pb2.TableDefinition,
+        definitions.definition_from,
+        [definitions.definition_message(definition), definitions.definition_message(TableDefinition(key="str"))],
+    )
+    changes: list[TableChange] = [
+        SchemaChange(_SCHEMA, "backward", 1),
+        IndexChange("late", ("delay",), definition.indexes[0].where),
+    ]
+    sent = [definitions.change_message("flights", change) for change in changes]
+    yield tables_pb2.AlterTableRequest, definitions.change_from, sent
+    partition = PartitionDescription(Partition(3), Offset(0), Offset(9), Offset(9), 5, 4096, "ready", "", ("n1",))
+    description = TableDescription(_TABLE_REF, [partition], keeps=KeptHistory(0, 5), made_ms=7)
+    yield (
+        tables_pb2.TableDescription,
+        table_messages.description_from,
+        [table_messages.description_message(description)],
+    )
+
+
+def _streams() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
+    """Of watches and audits."""
+    event = WatchEvent(Partition(3), b"batches", [4, 5], Offset(7), {Partition(3): Offset(2)})
+    yield keyvalue_pb2.WatchReply, messages.watch_event_from, [messages.watch_reply(event)]
+    period = node_pb2.Period(minute=5, minutes=1, first=0, last=7, offsets=8, checksum=9)
+    tally = node_pb2.TallyReply(
+        since=0,
+        applied=7,
+        periods=[period],
+        subscriptions=[node_pb2.Subscription(name="s", since=0, applied=7, periods=[period])],
+    )
+    yield node_pb2.TallyReply, lambda reply: (tally_from(reply), subscriptions_from(reply)), [tally]
+
+
 def message_targets() -> Iterator[Target]:
     """Two for each message that is turned into something else: its bytes changed, and its fields."""
-    for groups in (_kv, _requests, _replies):
+    for groups in (_kv, _requests, _replies, _definitions, _streams):
         for kind, convert, sent in groups():
             name = f"message {kind.DESCRIPTOR.name}"
             samples, read = partial(_samples, *sent), partial(_read, kind, convert)

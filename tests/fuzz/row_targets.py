@@ -15,8 +15,11 @@ from typing import Final
 import fastavro
 from kit.avro_rows import avro_decode, avro_encode, random_row, random_schema
 from kit.rows.judged_rows import sortable_paths
+from kit.storage.versioned_rows import DEFINITION
 
 from fuzz.target import Target
+from log_tier.model.barrier import Barrier, barrier_batch, parse_barrier
+from log_tier.model.batch import decode_batch
 from log_tier.model.errors import InvalidRow, InvalidValue
 from log_tier.rows.avro.row_reader import READER_ERRORS
 from log_tier.rows.definition import TableDefinition
@@ -26,6 +29,7 @@ from log_tier.rows.json_rows.json_form import row_from_json, row_to_json
 from log_tier.rows.quick_reader import EntriesReader
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import EntryForm
+from serving_tier.fold.defined import defined_behind
 
 __all__ = ["row_targets"]
 
@@ -129,9 +133,23 @@ def _read_schema(data: bytes) -> None:
     fastavro.parse_schema(json.loads(schema.text), _force=True)
 
 
+def _barriers() -> list[bytes]:
+    batch = barrier_batch(Barrier(2, 10, definition=DEFINITION.decode()), producer_id=5, sequence=1)
+    return list(decode_batch(batch).columns.values)
+
+
+def _barrier(data: bytes) -> None:
+    """A barrier brings a definition, or every replica stops at it with a typed error."""
+    barrier = parse_barrier(data)
+    if barrier is None or not barrier.definition:
+        raise InvalidValue("no barrier with a definition")
+    defined_behind(barrier.definition, None)
+
+
 def row_targets() -> Iterator[Target]:
     """A row's bytes, its entries in indexes, a row as JSON, a schema."""
     yield Target("row in Avro", _bodies, _read_body)
     yield Target("entries of a row", _bodies, _read_entries)
     yield Target("row as JSON", _texts, _read_text)
     yield Target("schema of rows", _schemas, _read_schema)
+    yield Target("definition of a barrier", _barriers, _barrier)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 from kit.avro_rows import avro_encode
 from kit.rows.patches import patch_of
@@ -25,7 +25,9 @@ from log_tier.rows.patches.row_patch import NotPatched
 from log_tier.rows.patches.row_patcher import RowPatcher
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import pack_where, unpack_where
+from router.admin.answers.json_text import json_text
 from router.endpoints.grpc.kv.texts import stored_update
+from router.endpoints.grpc.pages.entries import text_of_key
 from router.proto import kv_pb2
 
 __all__ = ["table_targets"]
@@ -51,6 +53,8 @@ _MORE_FIELDS: Final = (
     {"name": "raw", "type": {"type": "fixed", "name": "Raw", "size": 4}, "default": "\0\0\0\0"},
     {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["on", "off"]}, "default": "on"},
     {"name": "day", "type": {"type": "int", "logicalType": "date"}, "default": 0},
+    {"name": "id", "type": {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"}, "default": "\0" * 16},
+    {"name": "stops", "type": {"type": "array", "items": "City"}, "default": []},
 )
 _ROW: Final = {
     "carrier": "UA",
@@ -64,16 +68,27 @@ _ROW: Final = {
     "state": "off",
     "price": b"\x01\x02",
     "day": 9,
+    "id": b"0123456789abcdef",
+    "stops": [{"name": "Ulm", "size": None}],
+    "ratio": 0.5,
+    "ratios": [1.5, 2.5],
 }
 _KEY_FIELDS: Final = (KeyField("carrier", "str"), KeyField("flight", "int"))
+
+
+def _ratios(kind: str) -> tuple[dict[str, Any], ...]:
+    """Fields whose type is a wider one in the newer schema."""
+    many = {"type": "array", "items": kind}
+    return {"name": "ratio", "type": kind, "default": 0.0}, {"name": "ratios", "type": many, "default": []}
 
 
 class _Table:
     """A table of rows with two schemas, an old row and a new one of it."""
 
     def __init__(self) -> None:
-        self.given = [
-            {"type": "record", "name": "Flight", "fields": [*_OLD_FIELDS, *more]} for more in ((), _MORE_FIELDS)
+        self.given: list[dict[str, Any]] = [
+            {"type": "record", "name": "Flight", "fields": [*_OLD_FIELDS, *more]}
+            for more in (_ratios("float"), (*_ratios("double"), *_MORE_FIELDS))
         ]
         self.schemas = [RowSchema.parse(each) for each in self.given]
         numbered = tuple(NumberedSchema(number, each) for number, each in enumerate(self.schemas, 1))
@@ -155,7 +170,10 @@ def _key_texts() -> list[bytes]:
 def _key_text(data: bytes) -> None:
     """A key that is read of its text has a text, which is that key's."""
     table = _table()
+    text_of_key(table.texts, data)
+    json_text(data)
     key = table.texts.key(data)
+    assert text_of_key(table.texts, key) == table.texts.key_text(key).decode()
     assert table.texts.key(table.texts.key_text(key)) == key
 
 
@@ -208,6 +226,19 @@ def _where_text(data: bytes) -> None:
     assert unpack_where(pack_where(where)) == where
 
 
+@cache
+def _documents() -> list[JsonTable]:
+    return [JsonTable(TableDefinition(key="str", value="json")), JsonTable(TableDefinition(value="str"))]
+
+
+def _document(data: bytes) -> None:
+    """What a caller gives as a value is one: of JSON, or a text."""
+    key, _, value = data.partition(b"\n")
+    for table in reversed(_documents()):
+        stored = table.pair(key, value)[1]
+    json.loads(table.value_text(stored))
+
+
 def table_targets() -> Iterator[Target]:
     """What callers, replicas and readers parse of a table of rows."""
     where = [b'[["carrier","02554100","0255410000"],["flight","1501","ff"]]', b""]
@@ -217,6 +248,7 @@ def table_targets() -> Iterator[Target]:
         ("key as text", _key_texts, _key_text),
         ("fields of a key as words", _key_texts, _words),
         ("row of a table as text", _row_texts, _row_text),
+        ("key and value as texts", partial(list[bytes], [b'key\n{"a": [1, "x", null]}', b"key\n5"]), _document),
         ("columns of rows", _bodies, _columns),
         ("patch as text", _patch_texts, _patch_text),
         ("conditions of a find", partial(list[bytes], finds), _conditions),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from duramen.client.model.results import Number
 from log_tier.model.batch import Columns
-from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidValue, UnknownFormat
 from log_tier.model.record import (
     KEY_BYTES_MAX,
     TTL_MS_MAX,
@@ -22,6 +22,8 @@ from log_tier.model.record import (
 from router.data.gather.columns_builder import one_record
 
 __all__ = ["check_key", "check_value", "iterator_of", "number_of", "record_of", "update_of"]
+
+_SHOWN_BYTES: Final = 40
 
 T = TypeVar("T")
 
@@ -113,11 +115,16 @@ def update_of(operations: dict[str, Number | bytes | None]) -> tuple[Operation, 
 
 
 def number_of(result: bytes | None) -> Number | None:
-    """The number that an update gave."""
+    """The number that an update gave. Raises `UnknownFormat` where the server's answer is none."""
     if result is None:
         return None
-    text = result.decode("ascii")
     try:
-        return int(text)
+        return int(result)
     except ValueError:
-        return float(text)
+        pass
+    try:
+        return float(result)
+    except ValueError:
+        raise UnknownFormat(
+            f"the server answers an update with {result[:_SHOWN_BYTES]!r}, which is no number: update this client"
+        ) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from duramen.client.model.call_records import check_key, check_value
 from duramen.client.rows.plans.refusals import shown
@@ -15,6 +15,8 @@ from log_tier.rows.definition import TableDefinition
 from log_tier.rows.tuple_key import key_range
 
 __all__ = ["KeyCodec", "TableCodec", "ValueCodec", "codec_of"]
+
+_SHOWN_BYTES: Final = 40
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,7 +46,7 @@ class ValueCodec(Protocol[V]):
         ...
 
     def decode(self, value: bytes) -> V:
-        """The value of a stored one."""
+        """The value of a stored one. Raises `InvalidValue` for what another client has put there and is none."""
         ...
 
 
@@ -141,7 +143,13 @@ class _JsonValues:
             raise InvalidValue(f"the value {shown(value)} is none of JSON: {error}") from None
 
     def decode(self, value: bytes) -> Any:
-        return json.loads(value)
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise InvalidValue(
+                f"the stored value {value[:_SHOWN_BYTES]!r} is no JSON ({error}): another client has put it there; "
+                "read the table as bytes, or put a value in its place"
+            ) from error
 
 
 def codec_of(definition: TableDefinition) -> TableCodec[Any, Any]:

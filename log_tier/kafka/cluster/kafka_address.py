@@ -31,6 +31,8 @@ NAMESPACE_DEFAULT: Final = "duramen"
 
 _ENVIRONMENT: Final = "DURAMEN_KAFKA_"
 
+_DIGITS_MAX: Final = 9
+
 # What brokers accept as a topic's name; "." and ".." they do not.
 _KAFKA_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 
@@ -94,7 +96,10 @@ class KafkaAddress:
     @classmethod
     def parse(cls, url: str, *, environment: Mapping[str, str] | None = None) -> KafkaAddress:
         """Read a URL. Raises `InvalidRequest` naming the part that cannot be; never shows a secret."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise InvalidRequest("the kafka:// URL is none: a '[' or a special character is in its host") from None
         if parts.scheme != "kafka" or not parts.netloc:
             raise InvalidRequest(f"{parts.scheme}:// names no Kafka log: use kafka://host:port,host:port/namespace")
         # A raw "/" in a password puts its rest into the path.
@@ -151,7 +156,7 @@ def _number(asked: dict[str, str], name: str) -> int | None:
     text = asked.pop(name, None)
     if text is None:
         return None
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > _DIGITS_MAX or int(text) < 1:
         raise InvalidRequest(f"{name}={text} in the kafka:// URL is no number from 1 on")
     return int(text)
 
@@ -170,6 +175,10 @@ def _read_file(path: Path) -> dict[str, str]:
         text = path.read_text()
     except OSError as error:
         raise InvalidRequest(f"the file of Kafka properties {path} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"the file of Kafka properties {path} is no text: {error.reason} at byte {error.start}"
+        ) from None  # its bytes may be those of a secret
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -11,6 +11,7 @@ the pin is taken by the first call of a `try` block, and not by a context manage
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -20,7 +21,7 @@ from typing import Any, Final, NoReturn
 
 import lmdb
 
-from log_tier.model.errors import InvalidRequest, ShuttingDown
+from log_tier.model.errors import IndexDamaged, InvalidRequest, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.table_index import TableIndex
@@ -52,6 +53,9 @@ __all__ = ["LmdbReads", "closed"]
 # A named tuple's own constructor is a Python function; this one is not.
 _new_found: Final[Callable[[tuple[Any, ...]], Found]] = partial(tuple.__new__, Found)
 
+_UNREADABLE: Final = (lmdb.Error, IndexError, struct.error)
+"""How a read of a damaged file ends: LMDB refuses, or a row is shorter than any that is written."""
+
 
 class _Read:
     """One read transaction over the entries, and its pin, as a `with` block. LMDB's errors leave it as ours. 1 µs."""
@@ -81,7 +85,7 @@ class _Read:
             self._txn.abort()
         finally:
             reads.pins.release()
-        if isinstance(error, lmdb.Error):
+        if isinstance(error, _UNREADABLE):
             reads._refuse_read(error)
 
 
@@ -113,7 +117,7 @@ class LmdbReads:
             stored = txn.get(key)
             if stored is None or (stored[7] and not is_live(stored, self._log_time(txn))):
                 return None
-        return entry_of(stored)
+            return entry_of(stored)
 
     def get_value(self, key: bytes) -> bytes | None:
         """One entry's value. One lookup, and nothing that is not needed for it."""
@@ -127,7 +131,7 @@ class LmdbReads:
                 return None
             if stored[7]:
                 return value_of(stored) if is_live(stored, self._log_time(txn)) else None
-        except lmdb.Error as error:
+        except _UNREADABLE as error:
             self._refuse_read(error)
         finally:
             txn = None  # the transaction ends before the pin does
@@ -140,7 +144,7 @@ class LmdbReads:
         try:
             pins.acquire(PIN)
             stored: bytes | None = self._begin(self._data).get(key)
-        except lmdb.Error as error:
+        except _UNREADABLE as error:
             self._refuse_read(error)
         finally:
             pins.release()
@@ -152,7 +156,7 @@ class LmdbReads:
         try:
             pins.acquire(PIN)
             number: int = self._begin().id()
-        except lmdb.Error as error:
+        except _UNREADABLE as error:
             self._refuse_read(error)
         finally:
             pins.release()
@@ -173,7 +177,7 @@ class LmdbReads:
             if transaction is not None and txn.id() != transaction:
                 return None
             found = stored_within(txn.get, keys, bytes_max)
-        except lmdb.Error as error:
+        except _UNREADABLE as error:
             self._refuse_read(error)
         finally:
             txn = None  # the transaction ends before the pin does
@@ -188,12 +192,12 @@ class LmdbReads:
             txn = self._begin(self._data)
             applied, log_time_ms = APPLIED_AND_TIME_OF(txn.get(STATE, db=self._meta))
             found = stored_within(txn.get, keys, bytes_max, 8)  # a version is no part of a value
-        except lmdb.Error as error:
+            return _new_found((applied, *columns_of_entries(found, log_time_ms)))
+        except _UNREADABLE as error:
             self._refuse_read(error)
         finally:
             txn = None  # the transaction ends before the pin does
             pins.release()
-        return _new_found((applied, *columns_of_entries(found, log_time_ms)))
 
     def get_past(self, keys: Sequence[bytes], point: PastPoint, *, bytes_max: int = FOUND_BYTES_MAX) -> Found:
         """Several entries as they were at one offset, which `Found.applied` names. Some 5 µs, and 3 µs a key.
@@ -204,7 +208,7 @@ class LmdbReads:
         with self._reading() as txn:
             state = self._past(txn, point)
             found = stored_within(state.stored, keys, bytes_max, 8)
-        return _new_found((state.at, *columns_of_entries(found, state.log_time_ms)))
+            return _new_found((state.at, *columns_of_entries(found, state.log_time_ms)))
 
     def versions(
         self, key: bytes, point: PastPoint, *, limit: int, bytes_max: int = FOUND_BYTES_MAX
@@ -261,7 +265,7 @@ class LmdbReads:
             applied, log_time_ms = APPLIED_AND_TIME_OF(txn.get(STATE, db=self._meta))
             pairs = pairs_between(txn.cursor(), start, end, reverse=reverse)
             return take_page(pairs, log_time_ms=log_time_ms, limit=limit, bytes_max=bytes_max, applied=applied)
-        except lmdb.Error as error:
+        except _UNREADABLE as error:
             self._refuse_read(error)
         finally:
             try:
@@ -291,7 +295,7 @@ class LmdbReads:
             entries = pairs_between(txn.cursor(self._databases.ordered), first, behind, reverse=reverse)
             pairs = rows_of_entries(entries, txn.get)
             return take_page(pairs, log_time_ms=log_time_ms, limit=limit, bytes_max=bytes_max, applied=applied)
-        except lmdb.Error as error:
+        except _UNREADABLE as error:
             self._refuse_read(error)
         finally:
             try:
@@ -343,7 +347,7 @@ class LmdbReads:
         except BaseException as error:
             txn = None
             self.readers.release()
-            if isinstance(error, lmdb.Error):
+            if isinstance(error, _UNREADABLE):
                 self._refuse_read(error)
             raise
         return PinnedRead(
@@ -373,8 +377,15 @@ class LmdbReads:
         log_time_ms: int = APPLIED_AND_TIME_OF(txn.get(STATE, db=self._meta))[1]
         return log_time_ms
 
-    def _refuse_read(self, error: lmdb.Error) -> NoReturn:
-        """Raise our error for LMDB's. The reads call it in an `except`, which costs nothing until it happens."""
+    def _refuse_read(self, error: Exception) -> NoReturn:
+        """Raise our error for LMDB's, and for a row that is none. The reads call it in an `except`, which costs nothing
+        until it happens.
+        """
+        if not isinstance(error, lmdb.Error):
+            raise IndexDamaged(
+                f"{self._path} has a row that cannot be read ({error}): discard it and fold the log again",
+                file=str(self._path),
+            ) from error
         with named_troubles(self._path, self._map_bytes):
             raise error
 

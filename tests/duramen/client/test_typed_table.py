@@ -62,6 +62,18 @@ def test_what_json_does_not_have_is_refused(value: object, tmp_path: Path) -> No
             table.put(b"k", value)
 
 
+@pytest.mark.parametrize("stored", [b"", b"{", b"[" * 100_000, b"1" * 5000])
+def test_what_another_client_stored_and_is_no_json_is_refused(stored: bytes, tmp_path: Path) -> None:
+    """A table of JSON judges that values are texts: to parse each of them would cost every replica."""
+    with duramen.open(tmp_path / "data") as db:
+        table = db.create_table("events", value="json")
+        db.table("events").put(b"k", stored)
+        with pytest.raises(duramen.InvalidValue, match="no JSON"):
+            table.get(b"k")
+        with pytest.raises(duramen.InvalidValue, match="no JSON"):
+            list(table.scan())
+
+
 def test_what_is_no_text_is_refused(db: Database) -> None:
     names = db.create_table("names", key=str, value=str)
     keys: list[Any] = [WRONG, "", "x" * 512, "\ud800", None]

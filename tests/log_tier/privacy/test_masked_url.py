@@ -94,6 +94,19 @@ def test_every_text_has_a_mask_and_a_masked_one_stays(text: str) -> None:
     assert mask_url(mask_url(text)) == mask_url(text)
 
 
+@pytest.mark.parametrize("nested", ["http://h?a=", "http%3A%2F%2Fh%3Fa%3D"])
+def test_urls_in_urls_are_shown_to_some_depth(nested: str) -> None:
+    assert mask_url(f"s3://b?a={nested * 3}x") == f"s3://b?a={nested * 3}x"
+    assert "XQZ" not in mask_url(f"s3://b?a={nested * 2}http://u:XQZ@h")
+    assert mask_url(f"s3://b?a={nested * 5000}x").endswith(MASK)
+
+
+def test_a_long_word_is_shown() -> None:
+    """In one pass: a second for each of its characters' rest would be hours."""
+    word = "x" * 1_000_000
+    assert mask_url(word) == word
+
+
 @pytest.mark.parametrize("name", _SECRET_NAMES)
 def test_names_of_secrets_are_known(name: str) -> None:
     assert is_secret_name(name)

@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import pytest
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, put
 
@@ -136,3 +137,27 @@ def test_another_partitions_index_is_refused(tmp_path: Path) -> None:
     reader = IndexReader.open(tmp_path / "index", partition=PartitionId(TABLE, Partition(4)))
     assert reader.applied == Offset(-1)
     reader.close()
+
+
+def test_a_row_that_is_too_short_is_damage(tmp_path: Path) -> None:
+    """LMDB's files have no checksums: a row may have lost its end, and the structure around it is whole."""
+    index = LmdbIndex.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
+    index.apply(StoredLog().append(put(b"a", b"1")))
+    index.close()
+    with lmdb.open(str(tmp_path / "index"), max_dbs=20) as env, env.begin(write=True) as txn:
+        txn.put(b"short", b"1234567", db=env.open_db(b"data", txn=txn))
+    reader = IndexReader.open(tmp_path / "index", partition=PartitionId(TABLE, PARTITION))
+    reads: list[Callable[[], object]] = [
+        lambda: reader.get(b"short"),
+        lambda: reader.get_value(b"short"),
+        lambda: reader.get_many([b"a", b"short"]),
+        lambda: reader.scan(b"", None),
+        reader.digest,
+    ]
+    try:
+        assert reader.get_value(b"a") == b"1"
+        for read in reads:
+            with pytest.raises(IndexDamaged, match="a row that cannot be read"):
+                read()
+    finally:
+        reader.close()

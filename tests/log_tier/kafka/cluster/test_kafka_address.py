@@ -60,6 +60,8 @@ def test_the_url_goes_before_the_environment_and_that_before_the_file(tmp_path: 
         ("kafka://b1?linger.ms=5", "must not be cut"),
         ("kafka://b1?group.id=x", "consumer groups"),
         ("kafka://b1?config=/nowhere/at/all", "cannot be read"),
+        pytest.param(f"kafka://b1?replication={'9' * 5000}", "no number from 1 on", id="many digits"),
+        ("kafka://[b1,b2/ns", "special character"),
     ],
 )
 def test_what_cannot_be(url: str, message: str) -> None:
@@ -78,6 +80,14 @@ def test_a_file_with_a_line_that_says_nothing(tmp_path: Path) -> None:
     file.write_text("a=b\nsasl.password\n")
     with pytest.raises(InvalidRequest, match="line 2"):
         parse(f"kafka://b1?config={file}")
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.properties"
+    file.write_bytes(b"sasl.password=\xffsecret\n")
+    with pytest.raises(InvalidRequest, match="no text: invalid start byte at byte 14") as caught:
+        parse(f"kafka://b1?config={file}")
+    assert "secret" not in caught.value.message
 
 
 def test_the_text_of_an_address_has_no_settings() -> None:
