@@ -173,7 +173,10 @@ def _table(row: dict[str, Any], schemas: Mapping[int, str]) -> TableEntry:
     starts = tuple(row.get("starts", ()))
     read: dict[str, Any] = {}
     if "definition" in row:
-        texts = [[number, schemas[number]] for number in row["definition"]["schemas"]]
+        numbers = row["definition"]["schemas"]
+        if len(set(numbers)) < len(numbers):  # a text for each would be hundreds of times as much
+            raise ValueError(f"table {row['name']} has a schema twice")
+        texts = [[number, schemas[number]] for number in numbers]
         read["definition"] = _definition(json.dumps({**row["definition"], "schemas": texts}))
     read["audits"] = tuple(note_from(note) for note in row.get("audits", ()))
     return _entry(TableEntry, row, assignments=assignments, starts=starts, versions=versions, **read)

@@ -349,7 +349,7 @@ class TableDefinition:
                 number=document["number"],
                 key=tuple(starmap(KeyField, key)) if isinstance(key, list) else key,
                 value=document["value"],
-                schemas=tuple(NumberedSchema(number, RowSchema.parse(text)) for number, text in document["schemas"]),
+                schemas=tuple(NumberedSchema(number, RowSchema.parse(text)) for number, text in _listed(document)),
                 partition_by=document["partition_by"],
                 indexes=indexes_from_listed(document.get("indexes", ())),
                 history=IndexHistory.from_listed(*document.get("index_history", ())),
@@ -357,6 +357,16 @@ class TableDefinition:
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error
+
+
+def _listed(document: Mapping[str, Any]) -> Sequence[tuple[int, str]]:
+    """Numbers and texts of the schemas. Too many of them, and one that comes again, are refused before each is read."""
+    listed: Sequence[tuple[int, str]] = document["schemas"]
+    if len(listed) > SCHEMAS_MAX:
+        _refuse("schemas", f"a table has at most {SCHEMAS_MAX}, not {len(listed)}")
+    if len({text for _, text in listed}) < len(listed):
+        _refuse("schemas", "two of them are the same")
+    return listed
 
 
 def says_form(definition: TableDefinition | None) -> bool:

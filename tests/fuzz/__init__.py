@@ -1,7 +1,8 @@
 """Fuzzing: changed samples at every parser, reproducible by a number.
 
 ```
-python -m tests.fuzz --list                            # the parsers
+python -m tests.fuzz --list                            # the targets
+python -m tests.fuzz --parsers                         # each parser of the product, and the target that enters it
 python -m tests.fuzz --bytes 50000000 --jobs 2         # as many bytes at each; exit 1 where one does not hold
 python -m tests.fuzz --target "token, sealed" --first 4711 --inputs 1   # one input again
 ```
@@ -22,7 +23,9 @@ twice as many as `make test`, and then long ones up to its number of bytes: so 5
 reached through ours.
 
 Reading order: `target.py`, `changes.py`, `growth.py`, `fields.py`, `sealing.py`, `document_targets.py`,
-`log_targets.py`, `index_targets.py`, `store_targets.py`, `wire_targets.py`, `http_targets.py`, `message_targets.py`,
-`certificate_targets.py`, `access_targets.py`, `loading_targets.py`, `row_targets.py`, `table_targets.py`,
-`endpoint_targets.py` (a whole database below the wire), `targets.py`, `made.py`, `run.py`, `__main__.py`.
+`log_targets.py`, `index_targets.py`, `store_targets.py`, `replica_targets.py`, `wire_targets.py`, `http_targets.py`,
+`message_targets.py`, `call_targets.py`, `certificate_targets.py`, `access_targets.py`, `text_targets.py`,
+`row_targets.py`, `table_targets.py`, `client_targets.py`, `loading_targets.py`, `endpoint_targets.py` (a whole database
+below the wire), `targets.py`, `made.py`, `run.py`, `parsers.py` (that no parser is forgotten), `unfuzzed.py`,
+`__main__.py`.
 """
