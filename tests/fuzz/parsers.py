@@ -46,7 +46,9 @@ _TOTAL: Final = frozenset({"latin-1", "replace", "backslashreplace", "surrogatee
 """With one of these `bytes.decode` takes everything."""
 _ENCODERS: Final = frozenset({"b64encode", "urlsafe_b64encode", "hexlify", "encode"})
 _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_HINT: Final = re.compile(r"parse|decode|unpack|loads?\(|String\(|_from\b|from_|read|hex|compress|Parquet|url|pem")
+_HINT: Final = re.compile(
+    r"parse|decode|unpack|loads?\(|String\(|_from\b|from_|read|hex|compress|Parquet|url|pem|buffer|iso"
+)
 """A source without any of these has no parser: it need not be read as Python."""
 _FIRST_INPUTS: Final = 5
 """Of each target, behind its samples: what they do not reach a changed one may."""

@@ -37,7 +37,7 @@ def _from_file(kind: type[BaseSettings], file: Path) -> dict[str, Any]:
     try:
         with open(file, "rb") as opened:
             given = tomllib.load(opened)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also what is no UTF-8, and a number of 5,000 digits
         raise InvalidRequest(f"{file} is no TOML: {error}") from error
     unknown = sorted(set(given) - set(kind.model_fields))
     if unknown:

@@ -45,6 +45,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ("snapshot_every_s = -1", r"the setting snapshot_every_s .* is -1"),
         ('log_level = "loud"', r"the setting log_level .* is 'loud'"),
         ("port = ", r"node.toml is no TOML"),
+        pytest.param(f"port = {'9' * 5000}", r"node.toml is no TOML", id="many digits"),
     ],
 )
 def test_errors_name_the_key_and_the_file(text: str, message: str, tmp_path: Path) -> None:
