@@ -55,6 +55,7 @@ from serving_tier.index.lmdb.format import (
 from serving_tier.index.lmdb.index_file import IndexFile
 from serving_tier.index.lmdb.open_environments import OpenEnvironments
 from serving_tier.index.lmdb.summary import IndexSummary
+from serving_tier.index.past.past_writing import begin_past
 
 __all__ = ["LmdbIndex", "applied_of"]
 
@@ -245,6 +246,9 @@ class LmdbIndex(IndexFile):
                         if builds:
                             databases = with_ordered(env, txn, databases)
                     after = carry_out(effects, txn, databases, before=before, limits=self._limits, builds=builds)
+                    now = effects.live
+                    if effects.changed is not None and now and self.live.version != now.version == self.version:
+                        begin_past(txn, databases, now.since)
                     if builds:
                         builds = tend_entries(builds, txn, databases, effects.definition)
                     if before.counting is None:  # an earlier version may have made the file

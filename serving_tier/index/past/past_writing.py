@@ -22,7 +22,7 @@ from serving_tier.index.past.past_rows import (
     unpack_time,
 )
 
-__all__ = ["changed_last", "lay_aside", "write_past"]
+__all__ = ["begin_past", "changed_last", "lay_aside", "write_past"]
 
 _REMOVED_MIN: Final = 256
 """Rows of each kind that one apply removes at least, where so many are too old."""
@@ -32,6 +32,11 @@ def changed_last(txn: Any, databases: PastDatabases, key: bytes) -> Offset:
     """The offset of the newest past entry of a key; `NOTHING`: it has none. One lookup."""
     cursor = txn.cursor(databases.past)
     return Offset(number_of(cursor.value())) if cursor.set_key(key) and cursor.last_dup() else NOTHING
+
+
+def begin_past(txn: Any, databases: PastDatabases, offset: Offset) -> None:
+    """The past begins here: another version of the table was live before, and it alone knows what was shown then."""
+    txn.put(HISTORY, pack_history_start(offset), db=databases.meta)
 
 
 def write_past(effects: Effects, txn: Any, databases: PastDatabases, *, applied: Offset, log_time_ms: int) -> None:

@@ -11,7 +11,9 @@ import pytest
 from kit.index.past_batches import KEYS, random_batches
 from kit.log.stored_log import PARTITION, TABLE, StoredLog, delete, put
 
-from log_tier.model.batch import decode_batch
+from log_tier.model.barrier import Barrier, barrier_batch
+from log_tier.model.batch import Batch, decode_batch
+from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import HistoryGone, InvalidRequest
 from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.kept_history import KeptHistory
@@ -188,3 +190,44 @@ def test_a_standby_keeps_a_past_of_its_own(tmp_path: Path) -> None:
     again = LmdbIndex.open(tmp_path / "standby", partition=PLACE, definition=definition)
     assert again.get_past(KEYS, PastPoint(begun)).values == seen[begun]
     again.close()
+
+
+def barrier(offset: Offset, version: int, job: int) -> Batch:
+    """The record that makes a version the live one, at an offset."""
+    encoded = barrier_batch(Barrier(version, job), producer_id=job, sequence=0)
+    return decode_batch(stamp_batch(encoded, base_offset=offset, timestamp_ms=2_000_000_000, unsynced=0))
+
+
+def go_over(decides: LmdbIndex, follows: LmdbIndex, batch: Batch) -> None:
+    effects = decides.fold_in([batch])
+    follows.fold_in([batch], decided=changed_nothing(effects.judgements), carried=effects)
+
+
+def test_what_was_shown_before_a_version_went_live_is_not_its_past(tmp_path: Path) -> None:
+    """A clear and its rollback: no version answers for the time in which another one was live."""
+    definition = TableDefinition(keeps=ALL)
+    full = LmdbIndex.open(tmp_path / "full", partition=PLACE, definition=definition)
+    empty = LmdbIndex.open(tmp_path / "empty", partition=PLACE, definition=definition)
+    empty.become(2)
+    batches = [decode_batch(batch) for batch in random_batches(Random(7), 9)]
+    for batch in batches[:6]:
+        full.fold_in([batch])
+    empty.begin_behind(full.applied)
+    empty.level_with(full)
+    begun = full.applied
+    for batch in batches[6:]:
+        go_over(full, empty, batch)
+    cleared = Offset(full.applied + 1)
+    go_over(empty, full, barrier(cleared, 2, 1))
+    for at in (begun, Offset(cleared - 1)):
+        with pytest.raises(HistoryGone) as gone:
+            empty.get_past(KEYS, PastPoint(at))
+        assert gone.value.fields == {"asked": at, "earliest": cleared}
+    back = Offset(cleared + 1)
+    go_over(full, empty, barrier(back, 1, 2))
+    with pytest.raises(HistoryGone) as gone:
+        full.get_past(KEYS, PastPoint(cleared))
+    assert gone.value.fields == {"asked": cleared, "earliest": back}
+    assert full.get_past(KEYS, PastPoint(back)).values == full.get_many(KEYS).values
+    for index in (full, empty):
+        index.close()
