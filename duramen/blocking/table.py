@@ -12,7 +12,6 @@ from duramen.client import atomic, table, table_writer
 from duramen.client.model.consistency import AsOf
 from duramen.client.model.results import Change, Done, KeyDifference
 from duramen.client.model.scan_range import ScanRange
-from duramen.client.past.past_scans import past_pages
 from duramen.client.scan import begun_scan, table_pages
 from duramen.client.table import Level
 from duramen.client.transport.loop_thread import LoopThread
@@ -150,11 +149,17 @@ class Table:
         fast_path = self._fast_path
         plain = ttl is None and not (keep_ttl or if_absent or if_present) and if_version is None and timeout is None
         if fast_path is not None and plain and not TRACED.get():
-            done = fast_path.put(key, value)
-            if isinstance(done, Done):
-                return done
-            if done is not None:
-                return self._loop.run(partial(self._inner.repeat, done))
+            way = fast_path.way
+            if way.is_known:
+                done = fast_path.put(key, value)
+                if isinstance(done, Done):
+                    return done
+                if done is not None:
+                    return self._loop.run(partial(self._inner.repeat, done))
+            else:
+                way.missed += 1  # here, and not by a call: it is on the way of every put
+                if way.missed >= way.look_at:
+                    way.look_again()
         return self._loop.run(
             partial(
                 self._inner.put,
@@ -193,6 +198,8 @@ class Table:
     ) -> Generator[tuple[bytes, bytes], None, None]:
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=reverse, limit=limit)
         if at is not None:
+            from duramen.client.past.past_scans import past_pages
+
             yield from self._loop.iterate(past_pages(self._inner.lookup, asked_range, at, after, level, timeout))
             return
         yield from self.range_pairs(asked_range, after=after, level=level, timeout=timeout)

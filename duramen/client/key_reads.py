@@ -15,7 +15,6 @@ from log_tier.model.errors import DuramenError, InvalidRequest, InvalidToken, Pe
 from log_tier.model.identifiers import Offset, Partition, partition_id
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.past.past_requests import check_versions, past_part, present_versions
 from router.data.requests import ReadResult
 
 __all__ = ["read_key", "read_past", "read_present", "read_versions"]
@@ -73,6 +72,8 @@ async def read_versions(
     lookup: TableLookup, key: bytes, at: AsOf | None, limit: int, timeout: float | None
 ) -> list[KeyVersion[bytes]]:
     """The newest versions of a key up to a state. One request. Raises as `read_past`."""
+    from router.data.past.past_requests import check_versions
+
     check_versions(limit)
     ref, partition, result = await _read(lookup, key, at, limit, timeout)
     expiries = result.expiries or [0] * len(result.values)
@@ -86,6 +87,9 @@ async def read_versions(
 async def _read(
     lookup: TableLookup, key: bytes, at: AsOf | None, versions: int, timeout: float | None
 ) -> tuple[TableRef, Partition, ReadResult]:
+    # Here, and not at the top: most programs, and most commands, read the present alone.
+    from router.data.past.past_requests import past_part, present_versions
+
     check_key(key)
     context = lookup.context
     deadline = context.deadline(timeout)

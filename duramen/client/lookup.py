@@ -16,12 +16,12 @@ from log_tier.model.partitioner import partition_of_prefix
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.found_range import FindPlan
-from router.data.past.asked_past import AskedPast, refused_state
 from router.data.requests import ScanRequest, TableDescription
 
 if TYPE_CHECKING:
     from log_tier.rows.alter_table import IndexChange, TableChange
     from log_tier.rows.definition import TableDefinition
+    from router.data.past.asked_past import AskedPast
 
 __all__ = ["TableLookup"]
 
@@ -117,6 +117,8 @@ class TableLookup:
         """The state that a read of the past names; None: that of the log's end, for one request. Raises
         `InvalidRequest`, `InvalidToken`.
         """
+        from router.data.past.asked_past import AskedPast
+
         ref = self.ref or await self.resolve(deadline)
         if isinstance(at, datetime):
             return AskedPast(ref, {}, time_ms_of(at))
@@ -128,6 +130,8 @@ class TableLookup:
 
     async def refused_past(self, past: AskedPast, refused: InvalidToken, deadline: float) -> DuramenError:
         """Why the table is not read at a state that it cannot be read at. One request. Raises `TableNotFound`."""
+        from router.data.past.asked_past import refused_state
+
         connection = self.context.connection
         return await self.noticing_drops(
             ask_until(deadline, lambda remaining: refused_state(connection, past.table, refused, remaining))

@@ -9,7 +9,6 @@ from duramen.client.context import ClientContext
 from duramen.client.lookup import TableLookup
 from duramen.client.model.consistency import SESSION, Asked, AsOf, Level
 from duramen.client.model.scan_range import ScanRange
-from duramen.client.past.past_scans import past_pages
 from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import PermissionDenied, TableNotFound
 from log_tier.model.table_ref import TableRef
@@ -48,6 +47,8 @@ def scanned_pages(
     """The pages of a scan, of the present where `at` is None. Raises what `Table.scan` does."""
     if at is None:
         return table_pages(lookup, asked_range, after, level, timeout)
+    from duramen.client.past.past_scans import past_pages
+
     return past_pages(lookup, asked_range, at, after, level, timeout)
 
 

@@ -10,7 +10,6 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from duramen.client.lookup import TableLookup
 from duramen.client.model.results import Before, Change
-from duramen.client.past.befores import with_befores
 from log_tier.concurrency.backoff import Backoff
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import offsets_in, place_of, split_batches
@@ -256,6 +255,8 @@ class WatchedTable:
             positions = asked.offsets
         runs = self._noticing_drops(watch_table(lookup, ref, positions, start, deadline, seconds))
         if with_history:
+            from duramen.client.past.befores import with_befores
+
             runs = changed_runs(with_befores(lookup, runs, timeout))
         async with aclosing(runs):
             async for run in runs:

@@ -120,7 +120,8 @@ def loading_targets() -> Iterator[Target]:
     for file_format in formats:
         for number, options in enumerate(_OPTIONS[: 1 if file_format == "parquet" else None], 1):
             read = partial(_load, file_format, options)
-            yield Target(f"{file_format} file to load, options {number}", partial(_samples, file_format), read)
+            name, samples = f"{file_format} file to load, options {number}", partial(_samples, file_format)
+            yield Target(name, samples, read, grown_bytes_max=_ROWS_BYTES_MAX)
     for file_format in formats[:2]:
         samples, read = partial(_row_files, file_format), partial(_load_rows, file_format)
         yield Target(f"{file_format} file of rows to load", samples, read, grown_bytes_max=_ROWS_BYTES_MAX)

@@ -40,6 +40,10 @@ _KEY: Final = b"k"
 
 _INDEXES_MAX: Final = 8
 
+# A byte of a row may be a value of its own, and an input is decoded and encoded several times, as JSON as well.
+_BODY_BYTES_MAX: Final = 6 * 1024
+_TEXT_BYTES_MAX: Final = 32 * 1024
+
 
 @cache
 def _schema(number: int) -> tuple[dict[str, object], RowSchema, TableDefinition]:
@@ -148,8 +152,8 @@ def _barrier(data: bytes) -> None:
 
 def row_targets() -> Iterator[Target]:
     """A row's bytes, its entries in indexes, a row as JSON, a schema."""
-    yield Target("row in Avro", _bodies, _read_body)
+    yield Target("row in Avro", _bodies, _read_body, grown_bytes_max=_BODY_BYTES_MAX)
     yield Target("entries of a row", _bodies, _read_entries)
-    yield Target("row as JSON", _texts, _read_text)
+    yield Target("row as JSON", _texts, _read_text, grown_bytes_max=_TEXT_BYTES_MAX)
     yield Target("schema of rows", _schemas, _read_schema)
     yield Target("definition of a barrier", _barriers, _barrier)

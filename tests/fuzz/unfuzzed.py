@@ -12,6 +12,7 @@ _OF_A_PERSON: Final = "reads what the person typed who runs the command, in that
 _OF_ITSELF: Final = "reads what this process has made itself"
 _OF_A_CHILD: Final = "reads what a process of this server says over a pipe or a file that nobody else has"
 _OF_THE_CHECK: Final = "is of `duramen check`, which reads what its own workload wrote"
+_OF_THE_KERNEL: Final = "reads numbers of a fixed size that the kernel writes"
 _OF_A_JOB: Final = "reads what another task of the same Spark job has made"
 _JUDGED: Final = "reads the first bytes of a row that its table's judge has read, by the target `row at a client`"
 _GOES_ON: Final = "hands its bytes on to parsers that targets enter, and decodes nothing itself"
@@ -65,6 +66,7 @@ _REASONS: Final[dict[str, tuple[str, ...]]] = {
         "duramen/verification/workload.py::_Client.scan",
         "duramen/verification/workload.py::_operation",
     ),
+    _OF_THE_KERNEL: ("log_tier/privacy/machine_socket.py::connect_machine_socket",),
     _OF_A_JOB: (
         "spark_bulk/build/outcome.py::PartitionOutcome.of_row",
         "spark_bulk/source/model/table_place.py::_definition_of",

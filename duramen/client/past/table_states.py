@@ -9,7 +9,6 @@ from duramen.client.model.consistency import AsOf
 from duramen.client.model.pages import items_of
 from duramen.client.model.results import KeyDifference
 from duramen.client.model.scan_range import ScanRange
-from duramen.client.past.differences import difference_pages
 from duramen.client.past.states_lookup import StatesLookup
 from log_tier.model.tokens import Token
 from router.data.requests import TableDescription
@@ -62,6 +61,8 @@ class TableStates:
         timeout: float | None = None,
     ) -> AsyncGenerator[list[KeyDifference[bytes, bytes]], None]:
         """Compare as `diff` does, and yield whole pages."""
+        from duramen.client.past.differences import difference_pages  # few programs compare
+
         asked_range = ScanRange.of(prefix=prefix, start=start, end=end, reverse=False, limit=None)
         async with aclosing(difference_pages(self.lookup, asked_range, before, after, timeout)) as pages:
             async for page in pages:

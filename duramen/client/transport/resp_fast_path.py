@@ -162,7 +162,9 @@ class RespFastPath:
         self.session = session
         self.compress = compress
         self.acknowledged = Acknowledged() if acknowledged is None else acknowledged
-        self.place = NOWHERE
+        self.place, self.is_known = NOWHERE, False
+        self.missed, self.look_at = 0, _LOOK_AFTER
+        """Calls that went the long way, and after how many of them the endpoint is looked for."""
         self.found(place)
         self._credentials = credentials
         self._refused = ""
@@ -172,7 +174,6 @@ class RespFastPath:
         self._lock = threading.Lock()
         self._closed = False
         self._look = look
-        self._missed, self._look_at = 0, _LOOK_AFTER
         on_fork(self)
 
     def after_fork(self) -> None:
@@ -194,25 +195,27 @@ class RespFastPath:
                 import encodings.idna  # noqa: F401 - which `socket.getaddrinfo` imports
 
                 import hiredis  # noqa: F401
-        self.place = place
+        if place.is_known or self.is_known:
+            self.missed, self.look_at = 0, _LOOK_AFTER
+        self.place, self.is_known = place, place.is_known
 
     def line(self) -> _Line | None:
         """This thread's connection; None if there can be none now."""
         line: _Line | None = getattr(self._own, "line", None)
         if line is not None and line.process == os.getpid():
             return line
-        place = self.place
-        if self._closed or not place.is_known:
-            self._miss()
+        if self._closed or not self.is_known:
+            self.missed += 1
+            if self.missed >= self.look_at:
+                self.look_again()
             return None
         secret = None if self._credentials is None else self._credentials.secret()
         if secret is not None and secret == self._refused:
             return None
         try:
-            line = self._new_line(place, secret)
+            line = self._new_line(self.place, secret)
         except OSError:
-            self.place = NOWHERE  # until the server is there again, and says where
-            self._missed, self._look_at = 0, _LOOK_AFTER
+            self.found(NOWHERE)  # until the server is there again, and says where
             return None
         if line is None:
             return None
@@ -225,12 +228,10 @@ class RespFastPath:
         self._own.keeper = _Keeper(self, line)
         return line
 
-    def _miss(self) -> None:
-        """A call goes the long way. Two threads may count one; then it is looked for a call later."""
-        self._missed += 1
-        if self._missed >= self._look_at:
-            self._look_at *= 2
-            self._look()
+    def look_again(self) -> None:
+        """Have the endpoint looked for, and for the next time only after twice as many calls."""
+        self.look_at *= 2
+        self._look()
 
     def _new_line(self, place: RespPlace, secret: str | None) -> _Line | None:
         """A connection, logged in where there is a secret; None: the endpoint refused it. Raises `OSError`."""
@@ -282,7 +283,7 @@ class FastPathTable:
     """One table's gets and puts. Safe from any thread."""
 
     def __init__(self, fast_path: RespFastPath, finding: Finding) -> None:
-        self._fast_path = fast_path
+        self.way: Final = fast_path
         self._finding = finding
 
     def get(self, key: bytes) -> object:
@@ -290,7 +291,7 @@ class FastPathTable:
         ref = self._finding.ref
         if ref is None or type(key) is not bytes or not 0 < len(key) <= KEY_BYTES_MAX:
             return NOT_FRESH
-        fast_path = self._fast_path
+        fast_path = self.way
         line = fast_path.line()
         if line is None:
             return NOT_FRESH
@@ -326,7 +327,7 @@ class FastPathTable:
             or len(value) > _VALUE_BYTES_MAX
         ):
             return None
-        fast_path = self._fast_path
+        fast_path = self.way
         line = fast_path.line()
         if line is None:
             return None
