@@ -95,7 +95,7 @@ class ExportPlace:
                     yield from pq.ParquetFile(stored).iter_batches()
             except FileNotFoundError as error:
                 raise Damaged(f"{self._name(path)} is missing: export again") from error
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of a column's name
                 if isinstance(error, OSError) and error.errno is not None:
                     raise  # the store's; those of a file that is damaged have no number
                 raise Damaged(f"{self._name(path)} is damaged ({error}): export again") from error

@@ -6,7 +6,10 @@ from typing import Final
 
 from fuzz.parsers import Parser
 
-__all__ = ["unfuzzed"]
+__all__ = ["AT_TIMES", "unfuzzed"]
+
+AT_TIMES: Final = Parser("serving_tier/replica/apply.py", "_decoded")
+"""Entered by a target where the machine is quick: the event loop applies small chunks while that takes it little."""
 
 _OF_A_PERSON: Final = "reads what the person typed who runs the command, in that person's own process"
 _OF_ITSELF: Final = "reads what this process has made itself"
