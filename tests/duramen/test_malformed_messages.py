@@ -154,7 +154,7 @@ def test_random_bytes_at_every_method_for_other_languages(
     """Some random bytes are a message by chance. What is none is refused, and counted in one line for all of them."""
     draw = random.Random(12)
     methods = [(name, method) for name, method in METHODS if name.startswith("/duramen.v1.KV/")]
-    assert len(methods) == 10
+    assert len(methods) == 11
     refused = 0
     with caplog.at_level(logging.WARNING):
         for name, method in methods:

@@ -100,3 +100,18 @@ def test_a_command_is_not_late_for_what_it_does_not_need() -> None:
     loaded = set(done.stdout.split())
     assert "duramen.client.database" in loaded, done.stderr
     assert not loaded & {"pydantic", "pyarrow", "cryptography", "rich", "fsspec", "fastavro", "email", "html"}
+
+
+def test_threads_that_run_commands_make_each_command_once() -> None:
+    """Its functions get their options when it is made; twice, and no command of it could be run in that process."""
+    code = (
+        "import sys, threading, typer\nfrom duramen.cli import app\n"
+        "sys.setswitchinterval(1e-6)\ntogether = threading.Barrier(8)\n"
+        "def make():\n    together.wait()\n    app._app_for(['table', 'list'])\n"
+        "threads = [threading.Thread(target=make) for _ in range(8)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+        "typer.main.get_command(app.whole_app())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -113,6 +113,7 @@ def test_a_state_that_is_not_kept(db: Database) -> None:
     short = db.create_table("short", row=Flight, key=KEY, partitions=1, history=2)
     first = short.put(Flight("UA", 1, None, 0.0))
     later = [short.put(Flight("UA", 1, None, float(number))) for number in range(3)]
+    assert short.get("UA", 1) == Flight("UA", 1, None, 2.0), "the index has applied them all"
     with pytest.raises(duramen.HistoryGone) as gone:
         short.to_arrow(at=first.token)
     assert gone.value.fields["earliest"] == later[0].offset
