@@ -94,6 +94,7 @@ def test_a_state_that_goes_meanwhile_ends_the_scan(tmp_path: Path) -> None:
         scanned, compared = table.scan(at=state), table.diff(state, state)
         seen = list(islice(scanned, 200))
         later = [table.put(b"2500", b"%d" % number) for number in range(3)]
+        assert table.get(b"2500") == b"2", "the index has applied them all"
         with pytest.raises(duramen.HistoryGone, match="2 newest changes of this key") as gone:
             seen += scanned
         assert gone.value.fields["earliest"] == later[0].offset
