@@ -16,6 +16,8 @@ from kit.clients.programs import ROOT, go_tool, run_checked
 from kit.flight_rows import FLIGHT_SCHEMA
 from kit.warm.warm_process import run_warm
 
+import duramen
+
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.1"
 ADDRESS = "localhost:7070"
 
@@ -48,6 +50,8 @@ def test_as_a_user_types_it(page: str, grpcurl: Path, server: ServerProcess, tmp
     lines = _plain(page)
     assert len(lines) >= 3
     path = f"{grpcurl.parent}:/usr/bin:/bin"
+    with duramen.connect(server.target) as database:  # of which the page says how the command line makes it
+        database.create_table("prices", history="30d", if_missing=True).put(b"JFK", b"7")
     said = [run_checked(["bash", "-c", line.replace(ADDRESS, server.target)], tmp_path, PATH=path) for line in lines]
     replies = {line.rpartition("/")[2]: text for line, text in zip(lines, said, strict=True)}
     assert json.loads(replies["Get"])["value"] == "Tm9yd2F5"
