@@ -7,7 +7,6 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Final
 
 import typer
@@ -140,19 +139,9 @@ def _app_of(*names: str) -> typer.Typer:
     return app
 
 
-_MAKING: Final = Lock()
-"""Two threads that run commands must not both make one: `cache` lets them."""
-
-
-def _listed(name: str) -> typer.Typer:
-    """One command or group."""
-    with _MAKING:
-        return _made(name)
-
-
 @cache
-def _made(name: str) -> typer.Typer:
-    """Its functions get their options of TLS here, and once: they are changed by it."""
+def _listed(name: str) -> typer.Typer:
+    """One command or group, with the options of TLS."""
     module, _, attribute = _LISTED[name].partition(":")
     found = getattr(import_module(module), attribute)
     app = typer.Typer()
@@ -160,8 +149,7 @@ def _made(name: str) -> typer.Typer:
         app.add_typer(found, name=name)
     else:
         app.command(name)(found)
-    with_tls_options(app)
-    return app
+    return with_tls_options(app)
 
 
 @cache

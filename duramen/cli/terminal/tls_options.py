@@ -10,11 +10,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from copy import copy
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 from log_tier.access.client.client_target import parse_target
 from log_tier.model.errors import InvalidRequest
@@ -22,6 +24,8 @@ from log_tier.rpc.credentials import CallCredentials, proving
 from log_tier.rpc.security import secured
 
 __all__ = ["with_tls_options"]
+
+C = TypeVar("C", CommandInfo, TyperInfo)
 
 _OPTIONS: Final = {
     "ca": Annotated[
@@ -43,15 +47,31 @@ _OPTIONS: Final = {
 }
 
 
-def with_tls_options(app: typer.Typer) -> None:
-    """Give them to the commands of `app`, and of the groups in it, that have `--at`."""
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            with_tls_options(group.typer_instance)
-    for command in (*app.registered_commands, app.registered_callback):
-        callback = None if command is None else command.callback
-        if command is not None and callback is not None and "at" in inspect.signature(callback).parameters:
-            command.callback = _with_options(callback)
+def with_tls_options(app: typer.Typer) -> typer.Typer:
+    """`app`, where the commands that have `--at` have these too, those of the groups in it as well.
+
+    It is a new one. The commands are functions of modules, which outlive an app that is made twice or half.
+    """
+    connected = copy(app)
+    connected.registered_groups = [_group(each) for each in app.registered_groups]
+    connected.registered_commands = [_command(each) for each in app.registered_commands]
+    if app.registered_callback is not None:
+        connected.registered_callback = _command(app.registered_callback)
+    return connected
+
+
+def _group(group: TyperInfo) -> TyperInfo:
+    connected = copy(group)
+    if group.typer_instance is not None:
+        connected.typer_instance = with_tls_options(group.typer_instance)
+    return connected
+
+
+def _command(command: C) -> C:
+    connected, callback = copy(command), command.callback
+    if callback is not None and "at" in inspect.signature(callback).parameters:
+        connected.callback = _with_options(callback)
+    return connected
 
 
 def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from kit.client.command_line import run_here
 
 import duramen
 from duramen.cli.app import whole_app
+from duramen.cli.terminal import tls_options
 from duramen.cli.terminal.asked_commands import asked_commands, name_of
 
 app = whole_app()
@@ -102,16 +105,21 @@ def test_a_command_is_not_late_for_what_it_does_not_need() -> None:
     assert not loaded & {"pydantic", "pyarrow", "cryptography", "rich", "fsspec", "fastavro", "email", "html"}
 
 
-def test_threads_that_run_commands_make_each_command_once() -> None:
-    """Its functions get their options when it is made; twice, and no command of it could be run in that process."""
-    code = (
-        "import sys, threading, typer\nfrom duramen.cli import app\n"
-        "sys.setswitchinterval(1e-6)\ntogether = threading.Barrier(8)\n"
-        "def make():\n    together.wait()\n    app._app_for(['table', 'list'])\n"
-        "threads = [threading.Thread(target=make) for _ in range(8)]\n"
-        "for each in threads: each.start()\n"
-        "for each in threads: each.join()\n"
-        "typer.main.get_command(app.whole_app())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_command_may_be_made_twice() -> None:
+    """By two threads at once, or again after its making was interrupted: its functions are of modules, and stay."""
+    making, interrupts = tls_options._with_options, iter([False, True])
+
+    def half(command: Callable[..., Any]) -> Callable[..., Any]:
+        if next(interrupts):
+            raise KeyboardInterrupt
+        return making(command)
+
+    group = import_module("duramen.cli.data.tables").app
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tls_options, "_with_options", half)
+        with pytest.raises(KeyboardInterrupt):
+            tls_options.with_tls_options(group)
+    for _ in range(2):
+        made: Any = typer.main.get_command(tls_options.with_tls_options(group))
+        options = Counter(each.name for each in made.commands["list"].params)
+        assert options["tls_ca"] == options["at"] == 1, options
