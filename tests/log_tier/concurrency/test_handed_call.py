@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from types import FrameType
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,49 +93,16 @@ def test_a_result_may_be_asked_for_twice(loop: BackgroundLoop) -> None:
     assert (call.result(), call.result()) == (7, 7)
 
 
-def test_an_interrupt_at_any_instruction(loop: BackgroundLoop) -> None:
-    """It is the interrupt that comes out, the loop goes on, and an error that nobody asks for is reported nowhere."""
-    reported: list[dict[str, Any]] = []
-    loop.loop.set_exception_handler(lambda _, context: reported.append(context))
-    steps = 1
-    while is_interrupted_at(steps, loop):
-        steps += 1
-    assert steps > 40
-    gc.collect()
-    assert handed(loop, lambda: asyncio.sleep(0, "alive")).result() == "alive"
-    assert reported == []
+def test_an_interrupt_at_any_instruction() -> None:
+    """It is the interrupt that comes out, the loop goes on, and an error that nobody asks for is reported nowhere.
 
-
-def is_interrupted_at(step: int, loop: BackgroundLoop) -> bool:
-    """Interrupt a hand-over and its wait at their `step`th instruction; False if they have fewer."""
-    seen = 0
-
-    def at_each(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal seen
-        frame.f_trace_opcodes = frame.f_code.co_filename.endswith("handed_call.py")
-        seen += 1
-        if seen == step:
-            raise KeyboardInterrupt
-        return at_each
-
-    call = HandedCall(loop.loop, fails_soon)
-    before = sys.gettrace()
-    sys.settrace(at_each)
-    try:
-        call.begin()
-        call.result()
-    except KeyboardInterrupt:
-        assert seen >= step
-        return True
-    except ValueError:
-        assert seen < step, "the interrupt was swallowed"
-        return False
-    else:
-        raise AssertionError("it fails")
-    finally:
-        sys.settrace(before)
-        call.cancel()
-        assert handed(loop, lambda: asyncio.sleep(0, "alive")).result() == "alive"
+    In a process of its own: where an interrupt of a trace function hits CPython 3.11 between two instructions that
+    belong together, the thread keeps the exception that it had handled, as the context of all that come later.
+    """
+    program = Path(__file__).with_name("interrupted_calls.py")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=patience_s(60))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 40, "instructions"
 
 
 async def fails_soon() -> None:
