@@ -218,8 +218,8 @@ def connect(
     """Connect to a server at `host:port`, or to the first of several that answers (a sequence, or commas between).
 
     `timeout`: the default of every call, and the limit of this one, in seconds. `compress`: compress batches with zstd
-    when that makes them smaller. `direct`: send requests straight to the nodes and the log of a cluster, and blocking
-    gets and puts to the RESP endpoint of a single server that has one; if False, everything goes by gRPC through the
+    when that makes them smaller. `direct`: send requests straight to the nodes and the log of a cluster, and small
+    ones to the RESP endpoint of a single server that has one; if False, everything goes by gRPC through the
     server at `target`, which passes on what it does not hold.
 
     `duramens://host:port,host:port` calls servers with TLS; `ca` is then the file of the CA that signed their

@@ -11,7 +11,9 @@ from contextlib import AsyncExitStack
 import grpc
 import pytest
 from kit.cluster.data_plane_contract import DataPlaneContract
+from kit.cluster.one_machine import DEADLINE_S, NO_TABLE, ZERO
 from kit.cluster.table_admin_contract import TableAdminContract
+from kit.deadlines import until_true
 
 from duramen.client.transport.deferred import DeferredConnection
 from duramen.testing.machine.simulated_grpc import SimulatedTransport
@@ -20,15 +22,21 @@ from duramen.testing.machine.simulated_server import SimulatedServer
 from duramen.testing.machine.story import RunStory
 from duramen.testing.recording.call_recorder import CallRecorder
 from duramen.testing.recording.recorded_ways import RecordedConnection
+from log_tier.access.gate import Gate
 from log_tier.catalog.map_follower import MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK
+from log_tier.model.identifiers import PartitionId
 from log_tier.rpc.transport import TRANSPORT
 from router.data.catalog_tables import CatalogTables
 from router.data.local_data import LocalData
+from router.data.requests import ReadPart
 from router.data.seam import Connection
 from router.endpoints.grpc.services import KeyValueService, TablesService
+from router.endpoints.resp.server.endpoint_service import RespEndpointService
+from router.endpoints.resp.server.resp_server import RespServer
+from router.endpoints.resp.server.sockets import RespSettings, RespSockets
 from router.membership.live_membership import LiveMembership
-from router.proto import keyvalue_pb2_grpc, tables_pb2_grpc
+from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2_grpc, tables_pb2_grpc
 from router.remote.grpc_connection import GrpcConnection
 from router.routing.failover import FailoverConnection
 from router.routing.local_first import LocalFirstConnection
@@ -36,16 +44,43 @@ from router.routing.routed_connection import RoutedConnection
 from router.routing.tables import CatalogChanges
 
 
-async def served(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection:
+async def served(data_plane: LocalData, stack: AsyncExitStack, *, alone: bool = False) -> GrpcConnection:
+    """`alone`: with an endpoint of the Redis protocol, to which the connection has opened its short way."""
     server = grpc.aio.server()
     keyvalue_pb2_grpc.add_KeyValueServicer_to_server(KeyValueService(data_plane), server)  # type: ignore[no-untyped-call]
     tables_pb2_grpc.add_TablesServicer_to_server(TablesService(data_plane), server)  # type: ignore[no-untyped-call]
+    if alone:
+        service = await resp_service(data_plane, stack)
+        resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     stack.push_async_callback(server.stop, None)
-    connection = GrpcConnection(f"127.0.0.1:{port}")
+    connection = GrpcConnection(f"127.0.0.1:{port}", alone=alone)
     stack.push_async_callback(connection.close)
+    if alone:
+        await open_short_way(connection)
     return connection
+
+
+async def resp_service(data_plane: LocalData, stack: AsyncExitStack) -> RespEndpointService:
+    settings = RespSettings(port=0)
+    sockets = RespSockets.take(settings)
+    maps = MapFollower(data_plane.catalog)
+    endpoint = await RespServer.open(data_plane, maps, settings, sockets, node=data_plane.node)
+    stack.push_async_callback(endpoint.close)
+    return RespEndpointService(settings, sockets, Gate(lambda: data_plane.catalog.map), lambda: asyncio.sleep(0))
+
+
+async def open_short_way(connection: GrpcConnection) -> None:
+    """By as many calls as it takes."""
+    way = connection.short_way
+    assert way is not None
+
+    async def is_open() -> bool:
+        await connection.read([ReadPart(PartitionId(NO_TABLE, ZERO), [b"k"])], timeout=DEADLINE_S, patience=0.001)
+        return way.is_open
+
+    await until_true(is_open)
 
 
 def simulated(data_plane: LocalData, stack: AsyncExitStack) -> GrpcConnection:
@@ -86,7 +121,17 @@ async def routed(data_plane: LocalData, stack: AsyncExitStack) -> RoutedConnecti
 
 class TestConnections(DataPlaneContract, TableAdminContract):
     @pytest.fixture(
-        params=["data_plane", "gRPC", "several", "routed", "nearest", "deferred", "simulated gRPC", "recorded"]
+        params=[
+            "data_plane",
+            "gRPC",
+            "short way",
+            "several",
+            "routed",
+            "nearest",
+            "deferred",
+            "simulated gRPC",
+            "recorded",
+        ]
     )
     async def connection(self, request: pytest.FixtureRequest, data_plane: LocalData) -> AsyncIterator[Connection]:
         async with AsyncExitStack() as stack:
@@ -95,6 +140,8 @@ class TestConnections(DataPlaneContract, TableAdminContract):
                 made = data_plane
             elif request.param == "gRPC":
                 made = await served(data_plane, stack)
+            elif request.param == "short way":
+                made = await served(data_plane, stack, alone=True)
             elif request.param == "several":
                 made = FailoverConnection([await served(data_plane, stack), await served(data_plane, stack)])
             elif request.param == "routed":

@@ -282,6 +282,7 @@ DESCRIPTIONS: Final[Mapping[str, Description]] = {
     "duramen.after": Description("fast loading stale", "connection fast", "0.1.0", "connection"),
     "duramen.level": Description("fast loading stale", "connection fast", "0.1.0", "connection"),
     "duramen.read": Description("fast readonly", "fast read", "0.1.0", "generic", tips="nondeterministic_output"),
+    "duramen.fetch": Description("readonly", "read slow", "0.1.0", "generic", tips="nondeterministic_output"),
     "duramen.await": Description("readonly", "read slow", "0.1.0", "generic"),
     "duramen.write": Description("denyoom write", "slow write", "0.1.0", "generic"),
     "duramen.getv": Description("fast readonly", "fast read string", "0.1.0", "string", keys="RO access"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -15,8 +15,8 @@ from kit.client.command_line import run_here
 
 import duramen
 from duramen.cli.app import whole_app
-from duramen.cli.terminal import tls_options
 from duramen.cli.terminal.asked_commands import asked_commands, name_of
+from duramen.cli.terminal.tls_options import with_tls_options
 
 app = whole_app()
 
@@ -107,19 +107,8 @@ def test_a_command_is_not_late_for_what_it_does_not_need() -> None:
 
 def test_a_command_may_be_made_twice() -> None:
     """By two threads at once, or again after its making was interrupted: its functions are of modules, and stay."""
-    making, interrupts = tls_options._with_options, iter([False, True])
-
-    def half(command: Callable[..., Any]) -> Callable[..., Any]:
-        if next(interrupts):
-            raise KeyboardInterrupt
-        return making(command)
-
     group = import_module("duramen.cli.data.tables").app
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tls_options, "_with_options", half)
-        with pytest.raises(KeyboardInterrupt):
-            tls_options.with_tls_options(group)
     for _ in range(2):
-        made: Any = typer.main.get_command(tls_options.with_tls_options(group))
+        made: Any = typer.main.get_command(with_tls_options(group))
         options = Counter(each.name for each in made.commands["list"].params)
         assert options["tls_ca"] == options["at"] == 1, options

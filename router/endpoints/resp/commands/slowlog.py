@@ -39,6 +39,8 @@ _COUNT: Final = 10
 _WAITING: Final = frozenset({"wait"})
 """Who waits for as long as it was asked to is not slow."""
 
+_NATIVE_READS: Final = frozenset({"duramen.read", "duramen.fetch"})
+
 _KEYS_MAX: Final = 16
 """Keys of a command whose partitions are looked at."""
 
@@ -123,7 +125,7 @@ def note_slow(client: CommandContext, waited: WaitedCommand, began_s: float, fai
 def _kind_of(spec: CommandSpec) -> CallKind:
     if spec.name == "duramen.await":
         return "wait"
-    if spec.kind == "read" or spec.name == "duramen.read":
+    if spec.kind == "read" or spec.name in _NATIVE_READS:
         return "read"
     return "write" if spec.kind in DATA_KINDS or spec.name in ("exec", "duramen.write") else "other"
 
@@ -143,7 +145,7 @@ def _subject(client: CommandContext, spec: CommandSpec, command: RespCommand) ->
 
 def _of_native(client: CommandContext, spec: CommandSpec, command: RespCommand) -> CallSubject:
     """These name their table by its id, and a partition."""
-    key = command[4][:KEY_BYTES_MAX] if spec.name == "duramen.read" and len(command) > 4 else None
+    key = command[4][:KEY_BYTES_MAX] if spec.name in _NATIVE_READS and len(command) > 4 else None
     if spec.name == "duramen.write":
         key = first_key_of(command[3])
     try:

@@ -154,6 +154,11 @@ ACCESSES: dict[str, tuple[Callable[[AuditedCalls], Awaitable[Any]], Commands, in
     "a walk": (lambda calls: _scan(calls, b"eu:"), _of(("SCAN", 0, "MATCH", "eu:*")), 1),
     "changes are followed": (_watch, _of(("SUBSCRIBE", "__keyevent@0__:set")), 1),
     "a client of ours reads": (_native_read, lambda calls: [("DURAMEN.READ", _id(calls), 0, -1, "eu:1")], 1),
+    "a client of ours reads some keys": (
+        _native_read,
+        lambda calls: [("DURAMEN.FETCH", _id(calls), 0, -1, "eu:1")],
+        1,
+    ),
     "a client of ours writes": (_native_write, lambda calls: [("DURAMEN.WRITE", _id(calls), 0, BATCH)], 1),
     "a table that is not chosen": (
         _kv("Put", kv_pb2.KVPutRequest(table="orders", key=b"k", value=b"v")),
@@ -181,7 +186,8 @@ async def test_the_same_accesses_leave_the_same_rows(both: BothEndpoints) -> Non
     assert counted(redis) == counted(grpc)
     assert counted(redis).total() == wanted
     assert {row["action"] for row in redis} == {
-        *("get", "mget", "set", "append", "exec", "scan", "subscribe", "duramen.read", "duramen.write"),
+        *("get", "mget", "set", "append", "exec", "scan", "subscribe", "duramen.read", "duramen.fetch"),
+        "duramen.write",
     }
 
 

@@ -159,7 +159,7 @@ def _table_of_id(client: CommandContext, command: RespCommand) -> str:
 
 
 def _native_read(client: CommandContext, command: RespCommand) -> Demand:
-    return KeyDemand(Right.READ, _table_of_id(client, command), (command[4],))
+    return KeyDemand(Right.READ, _table_of_id(client, command), tuple(command[4:]))
 
 
 def _native_await(client: CommandContext, command: RespCommand) -> Demand:
@@ -198,7 +198,7 @@ OTHER_RULES: Final[Mapping[str, CommandRule]] = {
     **_each(_listen, "subscribe", "psubscribe"),
     **_each(_sees, "wait", "duramen.token"),
     **_each(_any_user, "duramen.after", "duramen.level"),
-    "duramen.read": _native_read,
+    **_each(_native_read, "duramen.read", "duramen.fetch"),
     "duramen.await": _native_await,
     "duramen.write": _native_write,
 }

@@ -64,6 +64,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("scan", "SCAN 0 MATCH eu:*"),
         ("duramen.getv", f"DURAMEN.GETV {KEY}"),
         ("duramen.read", f"DURAMEN.READ <table> 0 0 {KEY}"),
+        ("duramen.fetch", f"DURAMEN.FETCH <table> 0 0 {KEY}"),
     ],
     "write": [
         ("set", f"SET {KEY} v"),
