@@ -18,8 +18,10 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.catalog.map_follower import MapFollower
+from log_tier.concurrency.tasks import end_tasks
 from log_tier.measures.work_counts import RespCounts
 from log_tier.model.errors import DuramenError
+from log_tier.privacy.machine_socket import MachineSocket
 from router.admin.admin import OpenAdmin
 from router.data.seam import Connection
 from router.endpoints.resp.server.endpoint_service import RespEndpointService
@@ -66,27 +68,33 @@ async def open_resp_endpoint(
         return ()
 
     async def open_all(parts: AsyncExitStack) -> None:
+        parts.callback(sockets.close)
         bind_for_machine()
         where = (parts, connection, follower, settings, sockets, access, sight)
         await _open_server(*where, node=node, node_id=node_id, membership=membership, admin=admin)
 
-    endpoint = _Endpoint(open_all)
+    endpoint = _Endpoint(open_all, sockets)
     opened.push_async_callback(endpoint.close)
     if settings.port is not None or settings.socket_path is not None:
         await endpoint.open()
-    service = RespEndpointService(settings, sockets, access.gate, endpoint.open_if_possible)
+    service = RespEndpointService(settings, endpoint.place, access.gate, endpoint.open_if_possible)
     resp_endpoint_pb2_grpc.add_RespEndpointServicer_to_server(service, shell.registry)  # type: ignore[no-untyped-call]
     return RESP_SERVICES
 
 
 class _Endpoint:
-    """What is opened once, now or when somebody asks for it. `close` closes it."""
+    """What is opened once, now or when somebody asks for it: whole or not at all. `close` closes it.
 
-    def __init__(self, open_all: Callable[[AsyncExitStack], Awaitable[None]]) -> None:
-        self._open_all = open_all
+    Nobody hears where it is before it is open: a client that connects to what is bound only waits for nothing.
+    A caller that leaves ends no opening: the next one finds it open.
+    """
+
+    def __init__(self, open_all: Callable[[AsyncExitStack], Awaitable[None]], sockets: RespSockets) -> None:
+        self._open_all, self._sockets = open_all, sockets
         self._parts = AsyncExitStack()
         self._lock = asyncio.Lock()
         self._is_open = self._is_closed = False
+        self._trying: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Raises what opening does; then nothing of it is open."""
@@ -101,16 +109,26 @@ class _Endpoint:
             self._is_open = True
 
     async def open_if_possible(self) -> None:
-        """For callers who do without."""
+        """For callers who do without, and may leave before it is open. All that wait wait for one try."""
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.create_task(self._try_to_open(), name="opening RESP for clients on this machine")
+        await asyncio.shield(self._trying)
+
+    async def _try_to_open(self) -> None:
         try:
             await self.open()
         except (DuramenError, OSError) as error:
             logger.warning("clients on this machine have no socket of their own, and call by gRPC: %s", error)
 
+    def place(self) -> tuple[int, MachineSocket | None]:
+        """The TCP port, 0 for none, and the socket for clients on this machine, of what is open."""
+        return (self._sockets.port, self._sockets.machine) if self._is_open else (0, None)
+
     async def close(self) -> None:
         """Idempotent."""
+        self._is_closed = True
+        await end_tasks(self._trying)
         async with self._lock:
-            self._is_closed = True
             await self._parts.aclose()
 
 

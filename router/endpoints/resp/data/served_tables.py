@@ -268,6 +268,11 @@ class ServedTables:
         """The tables that were used so far, by name."""
         return [self._open[name] for name in sorted(self._open) if not self._open[name].gone]
 
+    async def forget_dead_readers(self) -> None:
+        """Give back the pages that processes which died held of the indexes. In a thread: there may be thousands."""
+        replicas = [replica for table in self.served() for replica in table.replicas if replica is not None]
+        await asyncio.to_thread(_forget_dead_readers, [each.index for each in replicas if each.failure is None])
+
     def map_changed(self, newest: ClusterMap) -> None:
         """Called with each newer map that has other dropped tables: connections that selected a table which was
         dropped, and made again under the same name, go on with the new one. O(tables in use).
@@ -364,6 +369,12 @@ class ServedTables:
         with suppress(TableExists):  # another client was first
             return await self._connection.create_table(TableSpec(name, self._partitions()), timeout=REQUEST_TIMEOUT_S)
         return await self._connection.find_table(name, timeout=REQUEST_TIMEOUT_S)
+
+
+def _forget_dead_readers(indexes: Sequence[LmdbIndex]) -> None:
+    for index in indexes:
+        with suppress(DuramenError):  # what is wrong with it stops its replica
+            index.forget_dead_readers()
 
 
 def _renew(table: ServedTable, definition: TableDefinition) -> None:

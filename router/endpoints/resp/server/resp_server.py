@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ from log_tier.catalog.map_follower import Leave, MapFollower
 from log_tier.concurrency.clocks import SYSTEM_CLOCK, Clock
 from log_tier.concurrency.descriptors import descriptor_shares
 from log_tier.concurrency.tasks import TaskSet, every_step
-from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Partition
 from log_tier.model.partitioner import slot_of
 from log_tier.slow_calls.slow_call_log import SlowCallLog
@@ -50,7 +48,6 @@ from router.endpoints.resp.wire.limits import CONNECTIONS_MAX, LISTEN_BACKLOG
 from router.endpoints.resp.wire.replies import Problem
 from router.endpoints.turns.shared_turns import SharedTurns
 from router.membership.live_membership import LiveMembership
-from serving_tier.index.lmdb.lmdb_index import LmdbIndex
 from serving_tier.node.node import Node
 
 __all__ = ["RespServer"]
@@ -191,23 +188,30 @@ class RespServer:
             turns=turns,
             clock=clock,
         )
-        client = partial(Client, server)
+        try:
+            await server._listen(settings, follower)
+        except BaseException:
+            await server.close()  # what listens already must not take connections that nobody serves
+            raise
+        return server
+
+    async def _listen(self, settings: RespSettings, follower: MapFollower) -> None:
+        client, sockets = partial(Client, self), self._sockets
         if sockets.tcp is not None:
             context = tls_context(settings)
             if context is None:
-                made = await server.loop.create_server(client, sock=sockets.tcp, backlog=LISTEN_BACKLOG)
-                server._servers.append(made)
+                made = await self.loop.create_server(client, sock=sockets.tcp, backlog=LISTEN_BACKLOG)
+                self._servers.append(made)
             else:
-                server.handshakes = TlsHandshakes(sockets.tcp, context, client, handshake_s=settings.handshake_s)
-                server.handshakes.start()
-        upstream = partial(Client, server, upstream=True)
-        if server.pages is not None:
-            path = str(server.pages.folder / UPSTREAM_SOCKET)
-            server._servers.append(await server.loop.create_unix_server(upstream, path=path, backlog=LISTEN_BACKLOG))
+                self.handshakes = TlsHandshakes(sockets.tcp, context, client, handshake_s=settings.handshake_s)
+                self.handshakes.start()
+        upstream = partial(Client, self, upstream=True)
+        if self.pages is not None:
+            path = str(self.pages.folder / UPSTREAM_SOCKET)
+            self._servers.append(await self.loop.create_unix_server(upstream, path=path, backlog=LISTEN_BACKLOG))
         for unix in sockets.unix:
-            server._servers.append(await server.loop.create_unix_server(client, sock=unix, backlog=LISTEN_BACKLOG))
-        server._leave = await follower.follow(server._map_changed, name="RESP: tables that come and go")
-        return server
+            self._servers.append(await self.loop.create_unix_server(client, sock=unix, backlog=LISTEN_BACKLOG))
+        self._leave = await follower.follow(self._map_changed, name="RESP: tables that come and go")
 
     def reader_tasks(self) -> list[ReaderTask]:
         """What each reader process is for; none where there are none."""
@@ -222,12 +226,8 @@ class RespServer:
         ]
 
     def reader_died(self) -> None:
-        """A reader process ended by itself: give back the pages of indexes that it may have held. In a thread: a server
-        may have thousands of indexes.
-        """
-        replicas = [replica for table in self.tables.served() for replica in table.replicas if replica is not None]
-        indexes = [replica.index for replica in replicas if replica.failure is None]
-        self._tasks.start(asyncio.to_thread(_forget_dead_readers, indexes))
+        """A reader process ended by itself: give back the pages of indexes that it may have held."""
+        self._tasks.start(self.tables.forget_dead_readers())
 
     def _partitions(self) -> int:
         return _PARTITIONS_CLUSTER if len(self.maps.map.nodes) > 1 else _PARTITIONS_ALONE
@@ -390,9 +390,3 @@ async def _recheck(clients: Sequence[AdmittedClient]) -> None:
         if number % _RECHECKED_AT_ONCE == _RECHECKED_AT_ONCE - 1:
             await asyncio.sleep(0)
         client.recheck()
-
-
-def _forget_dead_readers(indexes: Sequence[LmdbIndex]) -> None:
-    for index in indexes:
-        with suppress(DuramenError):  # what is wrong with it stops its replica
-            index.forget_dead_readers()
