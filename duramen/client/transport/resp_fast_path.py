@@ -9,7 +9,9 @@ cannot serve at once, go over gRPC, which waits, retries and reports errors. The
     D2  A put is a batch of its own, with a producer id of its thread's and a sequence. If its reply is lost, the same
         bytes go again by gRPC, and take effect once.
     D3  A connection on which anything went wrong is closed: a late reply must not answer the next call.
-    D4  A connection of a user begins with AUTH. Where the endpoint refuses the secret, all calls go by gRPC, which says
+    D4  Where more than `_PUTS_MAX` puts or `_GETS_MAX` gets are under way at once, all of them go by gRPC for a second
+        (`crowd`): it gathers them. A thread that comes when `_LINES_MAX` others have a connection gets none.
+    D5  A connection of a user begins with AUTH. Where the endpoint refuses the secret, all calls go by gRPC, which says
         why, until there is another secret.
 """
 
@@ -26,6 +28,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from duramen.client.model.results import Done
 from duramen.client.model.session import Session
+from duramen.client.transport.crowd import Crowd
 from log_tier.concurrency.forking import on_fork
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import HEADER_BYTES
@@ -49,6 +52,13 @@ _LOOK_AFTER: Final = 16
 
 # A socket of this machine is there, or it is not.
 _LOOK_S: Final = 0.1
+
+# From so many on gRPC has more of them done in a second.
+_PUTS_MAX: Final = 8
+_GETS_MAX: Final = 32
+
+# A server has so many for thousands of processes, and their threads may be idle.
+_LINES_MAX: Final = 64
 
 _VALUE_BYTES_MAX: Final = 1 << 20
 """Larger ones gain nothing here."""
@@ -171,6 +181,7 @@ class RespFastPath:
         """The secret that the endpoint refused last."""
         self._own = threading.local()
         self._lines: set[_Line] = set()
+        self.gets, self.puts = Crowd(_GETS_MAX), Crowd(_PUTS_MAX)
         self._lock = threading.Lock()
         self._closed = False
         self._look = look
@@ -182,6 +193,7 @@ class RespFastPath:
         for line in self._lines:
             line.socket.close()
         self._lines = set()
+        self.gets, self.puts = Crowd(_GETS_MAX), Crowd(_PUTS_MAX)
 
     def table(self, finding: Finding) -> FastPathTable:
         """The fast path to a table."""
@@ -208,6 +220,8 @@ class RespFastPath:
             self.missed += 1
             if self.missed >= self.look_at:
                 self.look_again()
+            return None
+        if len(self._lines) >= _LINES_MAX:
             return None
         secret = None if self._credentials is None else self._credentials.secret()
         if secret is not None and secret == self._refused:
@@ -292,13 +306,14 @@ class FastPathTable:
         if ref is None or type(key) is not bytes or not 0 < len(key) <= KEY_BYTES_MAX:
             return NOT_FRESH
         fast_path = self.way
-        line = fast_path.line()
-        if line is None:
+        gets = fast_path.gets
+        if gets.goes_together() or (line := fast_path.line()) is None:
             return NOT_FRESH
         partition = ref.partition_of(key)
         seen = fast_path.session.offsets(ref)[partition]
         place = (ref.id.encode(), b"%d" % partition, b"%d" % seen)
         try:
+            gets.calls.add(line)
             reply = line.ask(b"DURAMEN.READ", *place, key)
             if type(reply) is not list and str(reply).startswith("TRYAGAIN ") and seen != NOTHING:
                 # What was just written will be applied soon.
@@ -310,6 +325,8 @@ class FastPathTable:
         except BaseException:
             fast_path.drop(line)  # an interrupt: its reply is still to come
             raise
+        finally:
+            gets.calls.discard(line)
         if type(reply) is not list:
             fast_path.drop_refused(line, reply)
             return NOT_FRESH  # an error: the slow path says it in our words
@@ -328,8 +345,8 @@ class FastPathTable:
         ):
             return None
         fast_path = self.way
-        line = fast_path.line()
-        if line is None:
+        puts = fast_path.puts
+        if puts.goes_together() or (line := fast_path.line()) is None:
             return None
         partition = ref.partition_of(key)
         records = Columns([key], [value])
@@ -341,6 +358,7 @@ class FastPathTable:
             return None
         line.sequences[place] = sequence + 1
         try:
+            puts.calls.add(line)
             reply = line.ask(b"DURAMEN.WRITE", ref.id.encode(), b"%d" % partition, batch)
         except OSError:
             fast_path.drop(line)
@@ -348,6 +366,8 @@ class FastPathTable:
         except BaseException:
             fast_path.drop(line)
             raise
+        finally:
+            puts.calls.discard(line)
         if type(reply) is not list:
             fast_path.drop_refused(line, reply)
             # What was refused is refused by gRPC too, in our words.

@@ -18,7 +18,7 @@ from duramen.server.roles.grpc_server import GrpcServer
 from duramen.server.roles.guarding import Access
 from duramen.server.sight.server_sight import ServerSight
 from log_tier.catalog.map_follower import MapFollower
-from log_tier.concurrency.tasks import end_tasks
+from log_tier.concurrency.tasks import end_tasks, every_step
 from log_tier.measures.work_counts import RespCounts
 from log_tier.model.errors import DuramenError
 from log_tier.privacy.machine_socket import MachineSocket
@@ -127,7 +127,9 @@ class _Endpoint:
     async def close(self) -> None:
         """Idempotent."""
         self._is_closed = True
-        await end_tasks(self._trying)
+        await every_step(lambda: end_tasks(self._trying), self._close_parts)
+
+    async def _close_parts(self) -> None:
         async with self._lock:
             await self._parts.aclose()
 
