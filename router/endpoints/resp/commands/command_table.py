@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.endpoints.resp.command_spec import CommandSpec
+from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec
 from router.endpoints.resp.commands import (
     cluster,
     connection,
@@ -25,7 +25,7 @@ from router.endpoints.resp.wire.arguments import shown
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.replies import Problem
 
-__all__ = ["BY_WORD", "COMMANDS", "find_command", "unknown_command"]
+__all__ = ["BY_STEP", "BY_WORD", "COMMANDS", "find_command", "unknown_command"]
 
 _MODULES: Final = (
     *(strings, keys, counters, connection, server, flushdb, scans, transactions, subscriptions, cluster),
@@ -37,6 +37,9 @@ COMMANDS: Final[dict[str, CommandSpec]] = {spec.name: spec for module in _MODULE
 
 BY_WORD: Final = {word: spec for spec in COMMANDS.values() for word in (spec.name.encode(), spec.name.upper().encode())}
 """Every command by the words that clients send, in small or in capital letters."""
+
+BY_STEP: Final = {spec.run: spec for spec in COMMANDS.values() if spec.kind in DATA_KINDS}
+"""Commands on keys by what runs them: of two that do the same, one, and what they ask of a caller is the same."""
 
 
 def find_command(word: bytes) -> CommandSpec | None:

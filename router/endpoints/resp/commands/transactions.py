@@ -23,7 +23,7 @@ from log_tier.model.identifiers import Offset, Partition
 from router.data.freshness import Freshness
 from router.endpoints.resp.command_spec import DATA_KINDS, CommandSpec, async_command, sync_command
 from router.endpoints.resp.context import CommandContext
-from router.endpoints.resp.data.key_views import DataCommand, Overlay, View
+from router.endpoints.resp.data.key_views import Overlay, View
 from router.endpoints.resp.data.reads import check_keys
 from router.endpoints.resp.data.rounds.queued_commands import EXECUTION_S
 from router.endpoints.resp.data.served_tables import ServedTable
@@ -40,7 +40,19 @@ from router.endpoints.resp.wire.limits import (
 )
 from router.endpoints.resp.wire.replies import Problem, Simple, encode
 
-__all__ = ["SPECS", "begin", "discard", "enqueue", "execute", "multi", "unwatch", "wait_until_fresh", "watch"]
+__all__ = [
+    "SPECS",
+    "ExecStep",
+    "aborted_for",
+    "begin",
+    "discard",
+    "enqueue",
+    "execute",
+    "multi",
+    "unwatch",
+    "wait_until_fresh",
+    "watch",
+]
 
 _OK: Final = Simple("OK")
 _OK_BYTES: Final = encode(_OK, 2)
@@ -133,18 +145,31 @@ class _Transaction(NamedTuple):
         watched = self.guards if form is None else map(form.key_text, self.guards)
         return [*self.queued, (client.server.commands["watch"], [b"WATCH", *watched])]
 
-    def step(self, client: CommandContext) -> DataCommand:
+    def step(self, client: CommandContext, demanding: Sequence[tuple[CommandSpec, RespCommand]]) -> ExecStep:
         """All its commands, one after the other, as one."""
+        return ExecStep(client, self.queued, demanding)
 
-        def run(view: View, _: Sequence[bytes]) -> list[Any]:
-            replies: list[Any] = []
-            for spec, command in self.queued:
-                if replies:
-                    view.go_on()
-                replies.append(_run(client, spec, command, view))
-            return replies
 
-        return run
+class ExecStep:
+    """The commands of a transaction as one. `demanding`: what its caller must be allowed to do, as it was sent."""
+
+    __slots__ = ("_client", "_queued", "demanding")
+
+    def __init__(
+        self,
+        client: CommandContext,
+        queued: Sequence[tuple[CommandSpec, RespCommand]],
+        demanding: Sequence[tuple[CommandSpec, RespCommand]],
+    ) -> None:
+        self._client, self._queued, self.demanding = client, queued, demanding
+
+    def __call__(self, view: View, _: Sequence[bytes]) -> list[Any]:
+        replies: list[Any] = []
+        for spec, command in self._queued:
+            if replies:
+                view.go_on()
+            replies.append(_run(self._client, spec, command, view))
+        return replies
 
 
 def _take(client: CommandContext) -> _Transaction:
@@ -167,7 +192,12 @@ def _take(client: CommandContext) -> _Transaction:
 def _check_rights(denied: Problem | None) -> None:
     """Raises `Problem` for a command that was queued, and that its caller may not run any more."""
     if denied is not None:
-        raise Problem(f"EXECABORT Transaction discarded, nothing was done: {denied.text}")
+        raise aborted_for(denied)
+
+
+def aborted_for(denied: Problem) -> Problem:
+    """The reply of an EXEC whose caller may not run it."""
+    return Problem(f"EXECABORT Transaction discarded, nothing was done: {denied.text}")
 
 
 def begin(client: CommandContext) -> bool:
@@ -183,14 +213,15 @@ def begin(client: CommandContext) -> bool:
     if client.transaction_keys > AT_ONCE_KEYS_MAX:
         return False
     transaction = _take(client)
-    _check_rights(client.denied(transaction.demanding(client), action="exec"))
+    demanding = transaction.demanding(client)
+    _check_rights(client.denied(demanding, action="exec"))
     client.server.check_redirection(client, table, [*transaction.keys, *transaction.guards])
     partition = transaction.place(table)
     client.pipeline.queue(
         table,
         partition,
         transaction.keys,
-        transaction.step(client),
+        transaction.step(client, demanding),
         (),
         watched=transaction.guards,
         size=sum(len(word) for _, command in queued for word in command),
@@ -215,7 +246,12 @@ async def execute(client: CommandContext, args: Sequence[bytes]) -> Any:
         await wait_until_fresh(client, table, transaction.keys, demanding, judged_by=judged_by, action="exec")
     )
     replies = await client.server.changes.run(
-        client.reply_queue, table, partition, transaction.keys, transaction.step(client), watched=transaction.guards
+        client.reply_queue,
+        table,
+        partition,
+        transaction.keys,
+        transaction.step(client, demanding),
+        watched=transaction.guards,
     )
     if table.form is None or not isinstance(replies, list):  # a watched key has changed
         return replies

@@ -15,7 +15,8 @@ from log_tier.model.errors import DuramenError, TableNotFound
 from log_tier.trust.caller import Caller
 from log_tier.trust.grants import Right
 from router.endpoints.resp.command_spec import CommandSpec
-from router.endpoints.resp.commands.command_table import find_command, unknown_command
+from router.endpoints.resp.commands.command_table import BY_STEP, find_command, unknown_command
+from router.endpoints.resp.commands.transactions import ExecStep, aborted_for
 from router.endpoints.resp.commands.users.command_audit import note_refused
 from router.endpoints.resp.connection.admission import (
     Admission,
@@ -27,8 +28,10 @@ from router.endpoints.resp.connection.admission import (
 from router.endpoints.resp.connection.connection_context import ConnectionOwner
 from router.endpoints.resp.connection.resp_session import RespSession
 from router.endpoints.resp.connection.socket_input import SocketInput
+from router.endpoints.resp.data.key_views import DataCommand
 from router.endpoints.resp.wire.fallback_parser import RespCommand
 from router.endpoints.resp.wire.fence import ConnectionState
+from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
 from router.endpoints.resp.wire.replies import Problem, encode
 from router.endpoints.resp.wire.reply_queue import ReplyQueue
 
@@ -143,14 +146,22 @@ class GuardedSession(RespSession, ABC):
         if self.admission is None:
             self.guard()
             self.input.queue = self.waiting
-        return bool(self.channels or self.patterns) or self.task is not None
+        return bool(self.channels or self.patterns) or self.task is not None or self.unanswered > 0
+
+    @property
+    def unanswered(self) -> int:
+        """Its commands that have begun, or wait for a round."""
+        return self.reply_queue.unanswered
 
     def recheck(self) -> None:
         """End the connection where it goes on with what its caller may not do any more. A read that waits begins again,
-        and is refused by the rights of now. A change that waits is judged before it waits on. One that has begun is
-        answered.
+        and is refused by the rights of now. A change that waits is judged before it waits on, one that is queued for a
+        round is judged there, and one that has begun is answered.
         """
         refusal = None if self.closing else self._no_longer()
+        if self.admission is not None:
+            self.admission.look()
+            self.server.changes.judge(self.reply_queue, self._judged_in_queue)
         if refusal is not None:
             if self.channels or self.patterns:
                 listens = [b"", *self.channels, *self.patterns]
@@ -169,6 +180,31 @@ class GuardedSession(RespSession, ABC):
         elif not self.closing and self.task is not None and self._waits_for_what_it_may_not():
             self.task.cancel()
             self.task.add_done_callback(self._begin_again)
+
+    def _judged_in_queue(self, step: DataCommand, args: Sequence[bytes]) -> Problem | None:
+        """Why the caller may not run a command, or a transaction, that waits for a round; None: it may. One that is so
+        large that a thread would judge it was judged when it got there.
+        """
+        assert self.admission is not None, "a connection that is not guarded is not judged"
+        commands: Sequence[tuple[CommandSpec, RespCommand]]
+        if isinstance(step, ExecStep):
+            commands = step.demanding
+        elif self.table is not None and self.table.form is not None:
+            # What is queued has keys as they are stored, and rights are judged by the command as it was sent.
+            found = [(find_command(command[0]), command) for command in self.under_way]
+            commands = [(spec, command) for spec, command in found if spec is not None]
+        else:
+            commands = [(BY_STEP[step], [BY_STEP[step].name.encode(), *args])]
+        if len(commands) > AT_ONCE_KEYS_MAX:
+            return None
+        for spec, command in commands:
+            if is_judged_later(spec, command):
+                continue
+            problem = self.admission.refusal(spec, command) if self.authenticated else self.unproved()
+            if problem is not None:
+                self._note(spec, command, problem)
+                return aborted_for(problem) if isinstance(step, ExecStep) else problem
+        return None
 
     def _begin_again(self, ended: asyncio.Task[None]) -> None:
         if self.admission is not None and self.task is ended and ended.cancelled() and not self.closing:

@@ -65,6 +65,8 @@ _PARTITIONS_CLUSTER: Final = 8
 
 # Connections that listen or wait, when users or grants change: some 5 µs each.
 _RECHECKED_AT_ONCE: Final = 200
+# Each of their commands that waits for a round is judged: 1 µs.
+_JUDGED_AS_ONE: Final = 5
 
 
 class RespServer:
@@ -386,7 +388,10 @@ class RespServer:
 
 async def _recheck(clients: Sequence[AdmittedClient]) -> None:
     """End what these connections may not go on with, some of them in a turn of the event loop."""
-    for number, client in enumerate(clients):
-        if number % _RECHECKED_AT_ONCE == _RECHECKED_AT_ONCE - 1:
+    left = _RECHECKED_AT_ONCE
+    for client in clients:
+        if left <= 0:
             await asyncio.sleep(0)
+            left = _RECHECKED_AT_ONCE
+        left -= 1 + client.unanswered // _JUDGED_AS_ONE
         client.recheck()

@@ -130,3 +130,88 @@ async def test_a_change_that_has_begun_is_answered(held: HeldServer, connection:
             b"-NOPERM " if ending == "grant" else b"-NOAUTH "
         )
     assert (await held.refused(1)).total() == 1
+
+
+Commands = list[tuple[bytes | str, ...]]
+
+BEHIND: dict[str, Commands] = {
+    "APPEND": [("APPEND", KEY, "later")],
+    "a run": [("APPEND", KEY, "later")] * 40,
+    "a mixed run": [*[("SET", KEY, "later"), ("APPEND", KEY, "x"), ("INCR", b"eu:n")] * 20],
+    "EXEC": [("MULTI",), ("SET", KEY, "later"), ("EXEC",)],
+    "MSET": [("MSET", KEY, "later", b"eu:2", "later")],
+}
+"""What is sent behind a change that the log has, and waits for a round until that is written."""
+
+
+async def begun(held: HeldServer, connection: HeldConnection, behind: Commands) -> None:
+    """An APPEND is in the log and has no answer; what came behind it waits for the next round."""
+    held.log.release_reads()
+    assert await connection.call("DURAMEN.LEVEL", "session") == b"+OK"
+    assert (await connection.call("APPEND", KEY, "")).startswith(b":"), "the table is at hand"
+    held.log.hold_appends()
+    connection.writer.write(packed("APPEND", KEY, "late"))
+    await until(lambda: held.log.appending > 0)
+    connection.writer.write(b"".join(packed(*words) for words in behind))
+    async with connected(held) as other:
+        for _ in range(5):  # so many turns of the server's loop, and more, it has had the commands
+            assert await other.call("PING") == b"+PONG"
+
+
+@pytest.mark.parametrize("ending", ["grant", "token", "user"])
+@pytest.mark.parametrize("what", BEHIND)
+async def test_what_waits_for_a_round_is_refused_there(
+    held: HeldServer, connection: HeldConnection, what: str, ending: str
+) -> None:
+    """It was let in while it was allowed, and nothing of it is in the log when the right ends."""
+    behind = BEHIND[what]
+    async with within(DEADLINE_S):
+        await begun(held, connection, behind)
+        if ending == "grant":
+            await held.submit(lambda seen: RevokeRights("alice", seen, "write orders"))
+        else:
+            await held.end(ending)
+        held.log.release_appends()
+        assert await connection.line() == b":9", "what had begun is answered"
+        replies = [await connection.line() for _ in behind]
+        if what == "EXEC":
+            assert replies.pop(0) == b"+OK"
+            assert replies.pop(0) == b"+QUEUED"
+        expected = b"-NOPERM " if ending == "grant" else b"-NOAUTH "
+        for reply in replies:
+            assert reply.startswith(b"-EXECABORT " if what == "EXEC" else expected), replies
+            assert expected.strip(b"-") in reply
+        found = await held.kv.Get(
+            kv_pb2.KVGetRequest(table=TABLE, key=KEY, level=kv_pb2.KV_LEVEL_STRONG), metadata=held.of("root")
+        )
+        assert found.value == b"afterlate"
+    assert (await held.refused(len(replies))).total() == len(replies), "each is noted"
+
+
+@pytest.mark.parametrize("what", BEHIND)
+async def test_what_waits_for_a_round_and_is_still_allowed_goes_on(
+    held: HeldServer, connection: HeldConnection, what: str
+) -> None:
+    behind = BEHIND[what]
+    async with within(DEADLINE_S):
+        await begun(held, connection, behind)
+        await held.submit(lambda seen: GrantRights("alice", seen, "read,write orders --key eu:"))
+        await held.submit(lambda seen: RevokeRights("alice", seen, "write orders"))
+        held.log.release_appends()
+        replies = [await connection.line() for _ in range(1 + len(behind))]
+        assert not any(reply.startswith(b"-") for reply in replies), replies
+
+
+async def test_of_a_run_only_what_is_forbidden_is_refused(held: HeldServer, connection: HeldConnection) -> None:
+    await held.submit(lambda seen: GrantRights("alice", seen, "read,write orders --key eu:"))
+    await held.submit(lambda seen: GrantRights("alice", seen, "read,write orders --key us:"))
+    behind: Commands = [("INCR", key) for _ in range(20) for key in (b"eu:n", b"us:n")]
+    async with within(DEADLINE_S):
+        await begun(held, connection, behind)
+        await held.submit(lambda seen: RevokeRights("alice", seen, "write orders"))
+        await held.submit(lambda seen: RevokeRights("alice", seen, "read,write orders --key us:"))
+        held.log.release_appends()
+        assert await connection.line() == b":9"
+        replies = [await connection.line() for _ in behind]
+        assert replies[::2] == [b":%d" % (number + 1) for number in range(20)]
+        assert {reply[:8] for reply in replies[1::2]} == {b"-NOPERM "}

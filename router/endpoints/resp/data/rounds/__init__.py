@@ -37,7 +37,10 @@ groups of one batch.
 The executors of several partitions know nothing of each other: a pipeline's commands take effect in their order in each
 partition, as if each were a Redis server of its own.
 
-Reading order: `queued_commands.py` (commands and their groups), `command_run.py` (many as one job), `round_keys.py`
-(what a thread does of a large round), `partition_executor.py` (a round), `command_rounds.py` (the executors of all
-partitions, and whose round is next).
+A command that waits for its round while its caller loses the right to it is refused in its place (`refusals.py`): the
+round runs what fails in its stead.
+
+Reading order: `refusals.py`, `queued_commands.py` (commands and their groups), `command_run.py` (many as one job),
+`round_keys.py` (what a thread does of a large round), `partition_executor.py` (a round), `command_rounds.py` (the
+executors of all partitions, and whose round is next).
 """

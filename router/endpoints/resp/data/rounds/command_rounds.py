@@ -14,6 +14,7 @@ from router.endpoints.resp.data.key_views import DataCommand
 from router.endpoints.resp.data.reads import Reads
 from router.endpoints.resp.data.rounds.partition_executor import PartitionExecutor
 from router.endpoints.resp.data.rounds.queued_commands import EXECUTION_S, Owner, QueuedCommand, Work
+from router.endpoints.resp.data.rounds.refusals import Judge
 from router.endpoints.resp.data.served_tables import ServedTable
 from router.endpoints.resp.data.shared_writer import SharedWriter
 from router.endpoints.resp.wire.limits import AT_ONCE_KEYS_MAX
@@ -98,6 +99,14 @@ class CommandRounds:
             table, partition, QueuedCommand(owner, keys, step, args, _Awaited(future), reads=reads, watched=watched)
         )
         return await future
+
+    def judge(self, owner: Owner, judge: Judge) -> None:
+        """What an owner may do has changed: have its commands refused that no round has taken, and that it may not run.
+        O(executors), and a microsecond a command.
+        """
+        for executor in self._all():
+            for job in executor.queues.get(owner, ()):
+                job.judge(judge)
 
     def resume(self) -> None:
         """An owner has read its replies: its commands may run again."""

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 from log_tier.model.errors import DuramenError
 from router.endpoints.resp.data.key_views import MAY_BE_PENDING, DataCommand, Each, Overlay, Undecided, with_versions
 from router.endpoints.resp.data.rounds.queued_commands import Owner, QueuedCommand, Receiver, Work
+from router.endpoints.resp.data.rounds.refusals import Judge, refusing
 from router.endpoints.resp.wire.replies import Problem
 
 __all__ = ["CommandRun", "Commands", "RunReceiver"]
@@ -235,6 +236,18 @@ class CommandRun:
         """Give every command that is still in it the same error."""
         if self.places:
             self.receiver.finish_run(self.places, [copy(error) for _ in self.places])
+
+    def judge(self, judge: Judge) -> None:
+        """See `QueuedCommand`. Where one is refused, they are executed row by row."""
+        rows, steps = self._commands.rows, self._commands.steps
+        problems = [judge(step, words) for step, words in zip(steps, rows, strict=True)]
+        if any(problem is not None for problem in problems):
+            judged = [
+                step if problem is None else refusing(problem) for step, problem in zip(steps, problems, strict=True)
+            ]
+            self._commands = Commands(judged, rows=rows)
+            self.keys = self.asked = self._commands.keys
+            self.blind = self._commands.blind
 
 
 def _which_wrote(keys: Sequence[bytes], written: Sequence[bytes]) -> list[bool]:

@@ -31,6 +31,7 @@ from router.endpoints.resp.data.key_views import (
     Undecided,
     with_versions,
 )
+from router.endpoints.resp.data.rounds.refusals import Judge, refusing
 from router.endpoints.resp.wire.limits import REQUEST_TIMEOUT_S
 from router.endpoints.resp.wire.replies import NULL_ARRAY, Problem, size_of
 from serving_tier.fold.entry import NEVER, LiveEntry
@@ -173,6 +174,14 @@ class QueuedCommand:
         """Give the receiver an error of its own."""
         self.receiver.finish(copy(error))
 
+    def judge(self, judge: Judge) -> None:
+        """Have it refused if `judge` says why. Before a round has taken it: its reply keeps its place, and it neither
+        reads nor writes.
+        """
+        problem = judge(self.step, self.args)
+        if problem is not None:
+            self.step, self.asked, self.blind, self.watched = refusing(problem), (), (), None
+
 
 class Work(Protocol):
     """What an executor queues and runs: a `QueuedCommand` or a `CommandRun`. Each says there what these are."""
@@ -196,6 +205,7 @@ class Work(Protocol):
     def parts(self) -> Sequence[Work]: ...
     def answer(self, first: int) -> None: ...
     def fail(self, error: DuramenError) -> None: ...
+    def judge(self, judge: Judge) -> None: ...
 
 
 class Group:
