@@ -34,6 +34,7 @@ from log_tier.model.identifiers import (
 )
 from log_tier.model.retention import Retention, check_retention
 from log_tier.rows.alter_table import AlterIndexes, AlterTable
+from log_tier.rows.defined.unique_values import check_unique
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.numbering import number_schemas
 from log_tier.tally.audit_note import with_note
@@ -145,6 +146,7 @@ def _defined(cluster: ClusterMap, command: c.CreateTable) -> tuple[ClusterMap, T
         return cluster, None
     try:
         given = replace(TableDefinition.from_document(command.definition), number=1)
+        check_unique(given, command.partitions)
         definition, added = number_schemas(given, cluster.schemas)
     except DuramenError as error:
         raise CommandRefused(error.message) from error

@@ -181,6 +181,13 @@ def _begin_stage(
     url = str(command.arguments.get("url", ""))
     if not url:
         raise CommandRefused(f"the stage of table {table.name} names no place of a version")
+    alone = [each.name for each in (table.definition.indexes if table.definition else ()) if each.unique]
+    if alone and not url.startswith(EMPTY):
+        raise CommandRefused(
+            f"table {table.name} has the unique index {alone[0]}, which is decided by its log: rows that were built "
+            "apart from it may have equal values, and take those of rows that are written meanwhile. Load them as "
+            "writes, or drop the index first"
+        )
     again = next((version for version in table.versions if version.url == url), None)
     if again is not None and again.begins_empty:
         # Each clearing has a version of its own: it begins behind the offsets that the request named.

@@ -102,6 +102,8 @@ class IndexChange:
     """Of a new index; none: the index of that name goes."""
     where: tuple[FieldCondition, ...] = ()
     """Which rows a new index has; none: all."""
+    unique: bool = False
+    """No two rows may have the same values of the fields."""
 
     def found_in(self, definition: TableDefinition) -> TableIndex | None:
         """The index of that name. Raises `InvalidSchema` where it has other fields, or other rows, than a new one
@@ -113,6 +115,9 @@ class IndexChange:
             raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
         if found is not None and self.fields and found.where != self.where:
             why = "the table has one of that name already, of other rows: drop it, or choose another"
+            raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
+        if found is not None and self.fields and found.unique != self.unique:
+            why = f"the table has one of that name already, which is {'' if found.unique else 'not '}unique"
             raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
         return found
 
@@ -128,7 +133,12 @@ class IndexChange:
             raise InvalidRequest(f"the values of table {table} are {what}: tables of rows alone have indexes")
         if not self.fields:
             return definition.without_index(definition.index_named(self.name).number)
-        self.found_in(definition)
+        if self.found_in(definition) is None and self.unique:
+            why = (
+                "a unique index comes with its table, whose log decides from its first record on: make the table with "
+                "it (create_table(…, indexes=…)), and load the rows there"
+            )
+            raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
         later = definition.with_index(self.name, self.fields, self.where)
         _check_size(later, f"{table} with this index")
         return later

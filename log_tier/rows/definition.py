@@ -13,6 +13,7 @@ from log_tier.model.errors import IndexBuilding, InvalidKey, InvalidRequest, Inv
 from log_tier.model.kept_history import KeptHistory
 from log_tier.model.record import check_key
 from log_tier.rows.avro.avro_types import AvroType
+from log_tier.rows.defined.definition_format import check_format, format_of
 from log_tier.rows.judge import RowJudge
 from log_tier.rows.key_fields import (
     KEY_FIELDS_MAX,
@@ -56,24 +57,7 @@ SCHEMAS_MAX: Final = 1000
 
 _JUDGES_MAX: Final = 256
 
-_FORMAT_VERSION: Final = 1
-"""Of a definition without indexes: processes that know none read it."""
-_FORMAT_OF_INDEXES: Final = 2
-_FORMAT_OF_HISTORY: Final = 3
-"""Of one whose indexes are not those with which the table began."""
-_FORMAT_OF_WHERE: Final = 4
-"""Of one that has, or began with, an index of some rows only."""
-_FORMAT_OF_KEPT: Final = 5
-"""Of one whose table keeps what its keys had before."""
 _NUMBER_MAX: Final = (1 << 63) - 1
-_FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
-_FIELDS_OF: Final = {
-    _FORMAT_VERSION: _FIELDS,
-    _FORMAT_OF_INDEXES: _FIELDS | {"indexes"},
-    _FORMAT_OF_HISTORY: _FIELDS | {"indexes", "index_history"},
-    _FORMAT_OF_WHERE: _FIELDS | {"indexes", "index_history"},
-    _FORMAT_OF_KEPT: _FIELDS | {"indexes", "index_history", "keeps"},
-}
 
 
 @dataclass(frozen=True)
@@ -305,15 +289,7 @@ class TableDefinition:
     def to_document(self) -> dict[str, Any]:
         """This definition as values of JSON."""
         document: dict[str, Any] = {
-            "v": _FORMAT_OF_KEPT
-            if self.keeps is not None
-            else _FORMAT_OF_WHERE
-            if any(each.where for each in (*self.indexes, *self.history.first))
-            else _FORMAT_OF_HISTORY
-            if self.history.changes
-            else _FORMAT_OF_INDEXES
-            if self.indexes
-            else _FORMAT_VERSION,
+            "v": format_of(self.indexes, self.history, self.keeps),
             "number": self.number,
             "key": self.key
             if isinstance(self.key, str)
@@ -337,13 +313,7 @@ class TableDefinition:
         this process does not know (the fold must not pass over it), and for what is no definition.
         """
         try:
-            version = document["v"]
-            unknown = sorted(document.keys() - _FIELDS_OF.get(version, _FIELDS))
-            if version not in _FIELDS_OF or unknown:
-                raise UnknownFormat(
-                    f"the table's definition has format {version}{' with ' if unknown else ''}{', '.join(unknown)}, "
-                    f"this process reads {_FORMAT_VERSION} to {_FORMAT_OF_KEPT}: update it"
-                )
+            check_format(document)
             key: Any = document["key"]
             return cls(
                 number=document["number"],
@@ -353,7 +323,7 @@ class TableDefinition:
                 partition_by=document["partition_by"],
                 indexes=indexes_from_listed(document.get("indexes", ())),
                 history=IndexHistory.from_listed(*document.get("index_history", ())),
-                keeps=KeptHistory.from_listed(document["keeps"]) if version == _FORMAT_OF_KEPT else None,
+                keeps=KeptHistory.from_listed(document["keeps"]) if "keeps" in document else None,
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error

@@ -13,6 +13,7 @@ from log_tier.rows.avro.plain_readers import Reader
 from log_tier.rows.avro.row_reader import READER_ERRORS, ReaderTree, located
 from log_tier.rows.avro.row_room import UNUSED_ROOM, RowRoom
 from log_tier.rows.avro.varints import Misfit
+from log_tier.rows.defined.unique_values import UniqueValues
 from log_tier.rows.elements import decode_element, skip_element
 from log_tier.rows.framing import FRAME_BYTES
 from log_tier.rows.index_entries import IndexEntries
@@ -69,6 +70,9 @@ class RowJudge:
         """A value is a row, and no number or text that an update makes."""
         self.entries = IndexEntries(definition.indexes, definition.schemas) if definition.indexes else None
         """What the table's indexes have of a row; None: it has no indexes."""
+        alone = [each for each in definition.indexes if each.unique]
+        self.unique = UniqueValues(alone, definition.schemas) if alone else None
+        """What a row has alone; None: nothing, as no index of the table is unique."""
 
     def fit(self, keys: Sequence[bytes], values: Sequence[bytes]) -> bool:
         """Whether all of them fit, key by key. Some 2 µs for a row of 8 plain fields; linear in the bytes. 0.2 µs where

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -103,6 +104,8 @@ class TableIndex:
     """In the order in which they sort; `origin.city` is the field `city` of the record in the field `origin`."""
     where: tuple[FieldCondition, ...] = ()
     """What a row meets that has an entry, all of it; none: each row has one."""
+    unique: bool = False
+    """No two rows have the same values of the fields, null aside (`unique_values.py`)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -116,6 +119,8 @@ class TableIndex:
                 _refuse(self, f"{ascii(path)[:60]} is no field: names of fields, with dots between them")
             if self.fields.count(path) > 1:
                 _refuse(self, f"it has the field {path} twice")
+        if type(self.unique) is not bool:
+            _refuse(self, f"it is unique or is not, and {ascii(self.unique)[:40]} says neither")
         self._check_where()
 
     def _check_where(self) -> None:
@@ -273,17 +278,26 @@ def _where_from_listed(listed: Sequence[Sequence[str]]) -> tuple[FieldCondition,
 def listed_indexes(indexes: Sequence[TableIndex]) -> list[list[Any]]:
     """Indexes as values of JSON."""
     return [
-        [each.number, each.name, list(each.fields), *([where_listed(each.where)] if each.where else ())]
+        [
+            each.number,
+            each.name,
+            list(each.fields),
+            *([where_listed(each.where)] if each.where or each.unique else ()),
+            *([True] if each.unique else ()),
+        ]
         for each in indexes
     ]
 
 
 def indexes_from_listed(listed: Sequence[Sequence[Any]]) -> tuple[TableIndex, ...]:
     """Read them. Raises `InvalidSchema`, `ValueError`, `TypeError`."""
-    return tuple(
-        TableIndex(number, name, tuple(fields), *map(_where_from_listed, where))
-        for number, name, fields, *where in listed
-    )
+    return tuple(itertools.starmap(_index_from_listed, listed))
+
+
+def _index_from_listed(
+    number: int, name: str, fields: Sequence[str], where: Sequence[Sequence[str]] = (), unique: bool = False
+) -> TableIndex:
+    return TableIndex(number, name, tuple(fields), _where_from_listed(where), unique)
 
 
 def pack_where(where: Sequence[FieldCondition]) -> str:

@@ -8,6 +8,7 @@ from log_tier.model.errors import InvalidName, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, SERVERS_TABLES, check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import FOREVER, Retention, check_retention
+from log_tier.rows.defined.unique_values import check_unique
 from log_tier.rows.definition import TableDefinition
 
 __all__ = ["TableSpec"]
@@ -18,7 +19,7 @@ class TableSpec:
     """The description of a table that is to be made. Every instance is valid: the constructor raises what is wrong.
 
     `InvalidName` for a name that no table can have, `LimitExceeded` for a number of partitions that it cannot have,
-    `InvalidRequest` for the rest.
+    `InvalidSchema` for a unique index that two partitions would have to decide, `InvalidRequest` for the rest.
     """
 
     name: str
@@ -79,6 +80,7 @@ class TableSpec:
                 f"the keys of {self.name} are placed by {definition.partitioner}: leave the partitioner "
                 f"{self.partitioner!r} out, and say partition_by"
             )
+        check_unique(definition, self.partitions)
 
     @property
     def placed_by(self) -> Partitioner:

@@ -46,7 +46,7 @@ from router.data.catalog_tables import CatalogTables, without_absent
 from router.data.fresh_replicas import FreshReplicas, answers_now
 from router.data.in_time import end_waiting, in_time, time_left
 from router.data.machine_tables import MachineTables
-from router.data.misfits import asked_where_misfit, explained
+from router.data.misfits import asked_where_misfit, explained, named
 from router.data.outcomes import judged, outcome_forgotten, refused_parts, unanswered, unjudged
 from router.data.reply_budget import ReplyBudget, read_keys, read_many_keys
 from router.data.requests import (
@@ -261,7 +261,7 @@ class LocalData:
         verdicts = await self._judge_all(parts, began_s + timeout)
         if (took_s := time() - began_s) >= self.long.least_s:
             self.long.note(LongRequest("outcomes", began_s, began_s + took_s, places_of(parts), took_s))
-        return verdicts
+        return named(parts, verdicts, self.catalog.defined)
 
     async def _judge_all(
         self, parts: Sequence[OutcomesPart], ends_s: float, *, acknowledged: bool = False

@@ -16,16 +16,25 @@ from typing import Final
 from log_tier.catalog.cluster_map import ClusterMap
 from log_tier.concurrency.sized_work import Turn, run_sized
 from log_tier.model.batch import Columns, decode_batch
-from log_tier.model.errors import DuramenError, FieldAbsent, NumberOverflow, Rejected, RowRejected
+from log_tier.model.errors import (
+    DuramenError,
+    FieldAbsent,
+    InvalidKey,
+    NumberOverflow,
+    Rejected,
+    RowRejected,
+    UniqueViolation,
+)
 from log_tier.model.identifiers import TableId
 from log_tier.model.record import OPERATION_MASK, Operation
 from log_tier.rows.avro.varints import Misfit
 from log_tier.rows.definition import TableDefinition, says_form
+from log_tier.rows.json_rows.json_table import JsonTable
 from log_tier.rows.patches.row_patcher import patcher_of
-from router.data.requests import WritePart, WriteResult
+from router.data.requests import OutcomesPart, WriteOutcome, WritePart, WriteResult
 from serving_tier.fold.misfits import misfit_reason
 
-__all__ = ["all_explained", "asked_where_misfit", "explained"]
+__all__ = ["all_explained", "asked_where_misfit", "explained", "named"]
 
 # A batch of so many bytes is judged on the event loop: 0.7 ms of rows of 100 bytes. A thread judges a larger one; a
 # thread for each costs as much as 30 rows.
@@ -44,7 +53,7 @@ _PLAIN_MAX: Final = 100_000
 
 _PUT: Final = int(Operation.PUT)
 
-_SILENT: Final = (RowRejected, FieldAbsent, NumberOverflow)
+_SILENT: Final = (RowRejected, UniqueViolation, FieldAbsent, NumberOverflow)
 """Verdicts of which the fold remembers less than their writer should hear."""
 
 
@@ -53,7 +62,8 @@ async def asked_where_misfit(
 ) -> Sequence[WritePart]:
     """The parts as they are to be sent. Those ask for their outcomes that hold something that does not fit their
     table's definition: so its writer hears of it, and who has written into the same batch does not. So do those for a
-    table that is newer than this process' map, of which nobody here knows whether it has a definition.
+    table that is newer than this process' map, of which nobody here knows whether it has a definition, and those for
+    one with a unique index: whether another row has a value is known where the batch is folded.
 
     `plain`: tables of bytes, to which those of the map are added: their ids are never given to a table of another kind,
     so callers need not ask here again. O(records) for tables with a definition.
@@ -71,7 +81,8 @@ async def asked_where_misfit(
         partition, batch, outcomes, gathered = part
         if not outcomes and partition.table not in ours:
             table = tables[partition.table]
-            fit = table is not None and table.definition is not None and await _fits(batch, table.definition)
+            definition = None if table is None else table.definition
+            fit = definition is not None and definition.judge.unique is None and await _fits(batch, definition)
             if not fit:
                 part = WritePart(partition, batch, outcomes=True, gathered=gathered)
         asked.append(part)
@@ -151,6 +162,8 @@ def _with_field(refused: Rejected, columns: Columns, at: int, definition: TableD
         operation = _PUT if columns.attributes is None else columns.attributes[at] & OPERATION_MASK
         why = misfit_reason(definition, operation, key, value)
         return RowRejected(f"{refused.message}: {why}", **refused.fields)
+    if isinstance(refused, UniqueViolation):
+        return _with_holder(refused, definition, key)
     change = refused.fields.get("change")
     if change is None:
         return refused
@@ -159,3 +172,49 @@ def _with_field(refused: Rejected, columns: Columns, at: int, definition: TableD
         fields = {name: each for name, each in refused.fields.items() if name != "change"}
         return type(refused)(f"{refused.message}: {field}", **fields, field=field)
     return refused
+
+
+def named(
+    parts: Sequence[OutcomesPart],
+    results: list[WriteResult | DuramenError],
+    defined: Mapping[TableId, TableDefinition],
+) -> list[WriteResult | DuramenError]:
+    """Outcomes that were asked for apart from their write, and the names of what a rejected row conflicts with."""
+    return [
+        result._replace(outcomes=[_named(each, defined[part.partition.table]) for each in result.outcomes])
+        if isinstance(result, WriteResult) and result.outcomes and part.partition.table in defined
+        else result
+        for part, result in zip(parts, results, strict=True)
+    ]
+
+
+def _named(outcome: WriteOutcome, definition: TableDefinition) -> WriteOutcome:
+    refused = outcome.rejected
+    if not isinstance(refused, UniqueViolation):
+        return outcome
+    return outcome._replace(rejected=_with_holder(refused, definition))
+
+
+def _with_holder(refused: UniqueViolation, definition: TableDefinition, put: bytes = b"") -> UniqueViolation:
+    """The verdict, with the index by its name and the row that has the values by its key. `put`: the key of the row
+    that cannot have them, where that is known.
+    """
+    number, key = refused.fields["index"], bytes.fromhex(str(refused.fields["key"]))
+    index = next((each for each in definition.indexes if each.number == number), None)
+    if index is None:  # the table has another definition here than where it was folded
+        return refused
+    row = _row_words(definition, key) if key else ""
+    fields = {**refused.fields, "index": index.name, "indexed": ",".join(index.fields), "row": row}
+    who = f"the row with the key {row}" if row else "another row"
+    what = f"{who} has the values of {', '.join(index.fields)}, which the unique index {index.name} allows to one row"
+    if put:
+        fields["refused"] = _row_words(definition, put)
+    found, _, _ = refused.message.rpartition(": ")
+    return UniqueViolation(f"{found}: {what}", **fields)
+
+
+def _row_words(definition: TableDefinition, key: bytes) -> str:
+    """A key for people."""
+    with suppress(InvalidKey, UnicodeDecodeError):
+        return JsonTable(definition).key_text(key).decode()
+    return ascii(key)

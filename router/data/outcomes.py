@@ -100,7 +100,8 @@ def _write_outcome(offset: Offset, base_offset: Offset, outcome: Outcome) -> Wri
     """A record's outcome for its writer; for a retry, the outcome and offset of the first copy."""
     original = NOTHING if outcome.duplicate_of is None else outcome.duplicate_of
     place = original if original > NOTHING else offset
-    return WriteOutcome(offset - base_offset, rejection_of(place, outcome), outcome.result, original)
+    rejected = rejection_of(place, outcome)
+    return WriteOutcome(offset - base_offset, rejected, outcome.result if rejected is None else None, original)
 
 
 def outcome_forgotten(part: OutcomesPart) -> WriteUnknown:

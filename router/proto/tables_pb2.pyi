@@ -184,9 +184,12 @@ class TableIndexDefinition(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     FIELDS_FIELD_NUMBER: _builtins.int
     WHERE_FIELD_NUMBER: _builtins.int
+    UNIQUE_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Of the table, from 1 on."""
     name: _builtins.str
+    unique: _builtins.bool
+    """No two of its rows have the same values of the fields, null aside: the second one is rejected (unique_violation)."""
     @_builtins.property
     def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What its entries sort by; `origin.city` is the field `city` of the record in the field `origin`."""
@@ -202,10 +205,11 @@ class TableIndexDefinition(_message.Message):
         name: _builtins.str = ...,
         fields: _abc.Iterable[_builtins.str] | None = ...,
         where: _abc.Iterable[Global___IndexCondition] | None = ...,
+        unique: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "number", b"number", "where", b"where"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "number", b"number", "unique", b"unique", "where", b"where"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -369,7 +373,12 @@ class IndexChange(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     FIELDS_FIELD_NUMBER: _builtins.int
     WHERE_FIELD_NUMBER: _builtins.int
+    UNIQUE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    unique: _builtins.bool
+    """As of `TableIndexDefinition`. Such an index comes with its table: of one that is there INVALID_ARGUMENT
+    invalid_schema, unless it has the index.
+    """
     @_builtins.property
     def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Of an index that comes; none: the index of that name goes."""
@@ -384,10 +393,11 @@ class IndexChange(_message.Message):
         name: _builtins.str = ...,
         fields: _abc.Iterable[_builtins.str] | None = ...,
         where: _abc.Iterable[Global___IndexCondition] | None = ...,
+        unique: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "where", b"where"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fields", b"fields", "name", b"name", "unique", b"unique", "where", b"where"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

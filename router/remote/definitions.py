@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from log_tier.rows.alter_table import IndexChange, SchemaChange, TableChange
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import check_mode
 from log_tier.rows.schema import RowSchema
-from log_tier.rows.table_index import FieldCondition, TableIndex, condition_between, where_listed
+from log_tier.rows.table_index import FieldCondition, TableIndex, condition_between, listed_indexes
 from router.proto import tables_pb2 as tables
 from router.remote.table_messages import kept_message
 
@@ -78,6 +79,9 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
     if message.HasField("keeps"):
         document["v"] = 5
         document["keeps"] = KeptHistory(message.keeps.versions, message.keeps.age_ms).listed()
+    known = (message.indexes, message.partial_indexes, message.first_indexes, message.first_partial_indexes)
+    if any(each.unique for each in itertools.chain(*known)):
+        document["v"] = 6
     return TableDefinition.from_document(document)
 
 
@@ -85,18 +89,24 @@ def _index_messages(indexes: Sequence[TableIndex], *, partial: bool) -> list[tab
     """`partial`: of those that have some rows only; else of the others."""
     return [
         tables.TableIndexDefinition(
-            number=each.number, name=each.name, fields=each.fields, where=_where_messages(each.where)
+            number=each.number,
+            name=each.name,
+            fields=each.fields,
+            where=_where_messages(each.where),
+            unique=each.unique,
         )
         for each in indexes
         if bool(each.where) == partial
     ]
 
 
-def _listed(messages: Iterable[tables.TableIndexDefinition]) -> list[list[object]]:
-    return [
-        [each.number, each.name, list(each.fields), *([where_listed(_where_from(each.where))] if each.where else ())]
-        for each in sorted(messages, key=lambda each: each.number)
-    ]
+def _listed(messages: Iterable[tables.TableIndexDefinition]) -> list[list[Any]]:
+    return listed_indexes(
+        [
+            TableIndex(each.number, each.name, tuple(each.fields), _where_from(each.where), each.unique)
+            for each in sorted(messages, key=lambda each: each.number)
+        ]
+    )
 
 
 def _where_messages(where: Sequence[FieldCondition]) -> list[tables.IndexCondition]:
@@ -110,7 +120,8 @@ def _where_from(messages: Iterable[tables.IndexCondition]) -> tuple[FieldConditi
 def change_message(name: str, change: TableChange) -> tables.AlterTableRequest:
     """Encode a change of a table's schema or indexes."""
     if isinstance(change, IndexChange):
-        index = tables.IndexChange(name=change.name, fields=change.fields, where=_where_messages(change.where))
+        where = _where_messages(change.where)
+        index = tables.IndexChange(name=change.name, fields=change.fields, where=where, unique=change.unique)
         return tables.AlterTableRequest(name=name, index=index)
     return tables.AlterTableRequest(
         name=name, avro=change.schema.text, compatibility=change.compatibility, if_definition=change.after
@@ -121,6 +132,6 @@ def change_from(message: tables.AlterTableRequest) -> TableChange:
     """Decode it. O(its schema). Raises `InvalidSchema` for what is no schema, and for a mode that is none."""
     if message.HasField("index"):
         index = message.index
-        return IndexChange(index.name, tuple(index.fields), _where_from(index.where))
+        return IndexChange(index.name, tuple(index.fields), _where_from(index.where), index.unique)
     mode = check_mode(message.compatibility or "backward")
     return SchemaChange(RowSchema.parse(message.avro), mode, message.if_definition)

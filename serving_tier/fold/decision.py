@@ -46,6 +46,8 @@ class Rejection(NamedTuple):
 
     verdict: Verdict
     actual: int = -1
+    holder: bytes = b""
+    """The key of the row that has a value which the record's row cannot have."""
 
 
 Decision = KeyChange | Rejection | None

@@ -33,6 +33,8 @@ class Effects:
     """The new stored form of each key that changed; None: removed."""
     removes: bool = False
     """Some of `entries` are None."""
+    taken: dict[bytes, bytes] = field(default_factory=dict)
+    """By value of a unique index: the key that took it last in this fold."""
     index_changes: dict[bytes, bytes | None] = field(default_factory=dict)
     """Entries of ordered indexes that come, with what is stored under them, and those that go (None)."""
     changed: list[KeyChanged] | None = None
@@ -48,7 +50,7 @@ class Effects:
     judgements: list[Judgement] = field(default_factory=list)
     """In the order of their offsets."""
     results: list[tuple[Offset, bytes]] = field(default_factory=list)
-    """In the order of their offsets."""
+    """In the order of their offsets. Of a record whose value another row has: the key of that row."""
     records: int = 0
     rejected: int = 0
     duplicates: int = 0

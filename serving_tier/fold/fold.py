@@ -32,6 +32,9 @@ the version that was live at that offset, and is the same in every version (I6).
 **History.** Of a table that keeps one, every change of a key is noted with its offset, and what it replaced becomes a
 past entry (`past.py`).
 
+**Unique indexes.** A row is put where no other row has its values (`unique_rows.py`); else it is rejected, as by a
+condition that does not hold.
+
 **Ordered indexes.** Their entries are made of the rows before the fold and behind it (`index_changes.py`), so whatever
 changes a row changes them, in the same transaction.
 
@@ -41,11 +44,11 @@ understands would part them for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 from typing import Final, Protocol
 
 from log_tier.model.barrier import ORIGINAL, LiveVersion, parse_barrier
-from log_tier.model.batch import Batch, Columns
+from log_tier.model.batch import Batch
 from log_tier.model.batch_header import (
     ATTRIBUTES,
     COMPRESSION_MASK,
@@ -58,12 +61,9 @@ from log_tier.model.batch_header import (
 from log_tier.model.errors import UnknownFormat
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import (
-    CONDITION_SHIFT,
-    EXPIRY_SHIFT,
     GROUPED,
     OPERATION_MASK,
     PLAIN_PUT,
-    Condition,
     Operation,
     unknown_attribute,
 )
@@ -72,39 +72,29 @@ from log_tier.rows.judge import RowJudge
 from log_tier.tally.count import count_batches
 from log_tier.tally.parts import counted_parts
 from log_tier.tally.period import Period
-from serving_tier.fold.decision import KeyChange, Record, Rejection, decide
+from serving_tier.fold.decision import Record
 from serving_tier.fold.defined import defined_behind
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import (
     NEVER,
-    expiry_of,
-    is_live,
     stored_entry,
     stored_puts,
-    version_of,
 )
+from serving_tier.fold.grouped import GroupView, fold_group, follow, record_of, unique_of
 from serving_tier.fold.index_changes import index_changes
 from serving_tier.fold.last_batch import LastBatch
-from serving_tier.fold.misfits import fits
 from serving_tier.fold.past import PastView, past_entries
 from serving_tier.fold.producers import PRODUCERS_MAX, ProducerOverlay, ProducerState, ProducerView
-from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
 from serving_tier.fold.verdicts import Judgement, Verdict
 
 __all__ = ["FoldView", "fold"]
 
-# Four times as fast as the call `Operation(number)`.
-_OPERATIONS: Final = {int(operation): operation for operation in Operation}
-
 _BARRIER: Final = int(Operation.BARRIER)
-
-_MISFIT: Final = Rejection(Verdict.MISFIT)
-_VOID: Final = frozenset({Verdict.UNREADABLE, Verdict.MISFIT})
 
 _KNOWN_FLAGS: Final = COMPRESSION_MASK | ATTRIBUTES | VERSIONS | EXPIRIES | DELTAS
 
 
-class FoldView(ProducerView, PastView, Protocol):
+class FoldView(ProducerView, PastView, GroupView, Protocol):
     """The reads of an index that a fold needs."""
 
     def stored(self, key: bytes, /) -> bytes | None:
@@ -136,7 +126,7 @@ def fold(
     effects = Effects(applied, log_time_ms, definition)
     if definition is not None and definition.keeps is not None:
         effects.changed = []  # a table keeps a history from its beginning, or never
-    judge = _judge_of(effects, decided)
+    judge, unique = _judge_of(effects, decided), unique_of(effects)
     producers = ProducerOverlay(view, producers_max=producers_max)
     effects.producers = producers.changed
     last: Batch | None = None
@@ -159,7 +149,7 @@ def fold(
         skip = max(0, effects.applied + 1 - header.base_offset)
         if header.producer_id and decided is None:
             skip += _judge_producer(header, skip, producers, effects)
-        is_plain = header.is_plain and not skip and (decided is None or not _meets(header, decided))
+        is_plain = header.is_plain and not skip and not unique and (decided is None or not _meets(header, decided))
         if is_plain and (judge is None or judge.fit(columns.keys, columns.values)):
             puts = list(stored_puts(header.base_offset, columns.values))
             effects.entries.update(zip(columns.keys, puts, strict=True))
@@ -168,7 +158,7 @@ def fold(
                 effects.note_changes(zip(map(Offset, batch.offsets()), columns.keys, puts, strict=True))
         elif skip < header.span:
             _fold_records(batch, skip, view, effects, live, decided)
-            judge = _judge_of(effects, decided)
+            judge, unique = _judge_of(effects, decided), unique_of(effects)
         effects.applied = last_offset
         last = batch
         if header.unsynced < REST_OF_A_SET:
@@ -226,17 +216,18 @@ def _fold_records(
         )
     if not skip and decided is None and len(attributes) > 1 and min(attributes[1:]) >= GROUPED:
         # One group, as a pipeline writes it. GROUPED is the highest bit.
-        _fold_group(batch, attributes, 0, len(attributes), view, effects)
+        fold_group(batch, attributes, 0, len(attributes), view, effects)
         return
     first = batch.header.base_offset + skip
-    keys, values, judge = columns.keys, columns.values, _judge_of(effects, decided)
+    keys, values, judge, unique = columns.keys, columns.values, _judge_of(effects, decided), unique_of(effects)
     begin = -1
     following = (*attributes[1:], 0)
     for at, (offset, attribute, next_attribute) in enumerate(zip(batch.offsets(), attributes, following, strict=True)):
         if offset < first or (decided is not None and Offset(offset) in decided):
             continue
         ends_group = not next_attribute & GROUPED
-        if attribute == PLAIN_PUT and ends_group and (judge is None or judge.refusal(keys[at], values[at]) is None):
+        is_plain = attribute == PLAIN_PUT and ends_group and not unique
+        if is_plain and (judge is None or judge.refusal(keys[at], values[at]) is None):
             # Most records of a mixed batch; nothing needs to be read for one. An old expiry's hint goes stale.
             effects.entries[keys[at]] = put = stored_entry(values[at], offset, NEVER)
             effects.records += 1
@@ -244,29 +235,16 @@ def _fold_records(
                 effects.note_changes(((Offset(offset), keys[at], put),))
             continue
         if decided is not None:
-            _follow(_record(columns, at, Offset(offset), attribute), view, effects)
+            follow(record_of(columns, at, Offset(offset), attribute), view, effects)
             continue
         if begin < 0:
             begin = at
         if ends_group:
             alone = begin == at and attribute & OPERATION_MASK == _BARRIER
-            if not (alone and _pass_barrier(_record(columns, at, Offset(offset), attribute), effects, live)):
-                _fold_group(batch, attributes, begin, at + 1, view, effects)
-            judge = _judge_of(effects, decided)
+            if not (alone and _pass_barrier(record_of(columns, at, Offset(offset), attribute), effects, live)):
+                fold_group(batch, attributes, begin, at + 1, view, effects)
+            judge, unique = _judge_of(effects, decided), unique_of(effects)
             begin = -1
-
-
-def _record(columns: Columns, at: int, offset: Offset, attribute: int) -> Record:
-    return Record(
-        offset,
-        _OPERATIONS[attribute & OPERATION_MASK],
-        attribute >> CONDITION_SHIFT & 3,
-        attribute >> EXPIRY_SHIFT & 3,
-        columns.keys[at],
-        columns.values[at],
-        columns.versions[at] if columns.versions is not None else -1,
-        columns.expiries[at] if columns.expiries is not None else 0,
-    )
 
 
 def _pass_barrier(record: Record, effects: Effects, live: LiveVersion) -> bool:
@@ -288,111 +266,3 @@ def _pass_barrier(record: Record, effects: Effects, live: LiveVersion) -> bool:
         effects.live, effects.went_live = after, (*effects.went_live, after)
     effects.records += 1
     return True
-
-
-def _follow(record: Record, view: FoldView, effects: Effects) -> None:
-    """Let a record take effect that the live version accepted. Where this version's value cannot take an update that
-    the live one's could, nothing changes here, on every replica alike.
-    """
-    effects.records += 1
-    key = record.key
-    stored = effects.entries[key] if key in effects.entries else view.stored(key) if key else None
-    live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
-    decision = decide(record._replace(condition=Condition.NONE), live, effects.log_time_ms, effects.definition)
-    if isinstance(decision, KeyChange):
-        effects.entries[key] = decision.stored
-        effects.removes = effects.removes or decision.stored is None
-        _note_expiry(effects.hints, key, stored, decision.stored)
-        if effects.changed is not None:
-            effects.note_changes(((record.offset, key, decision.stored),))
-
-
-def _fold_group(
-    batch: Batch, attributes: Sequence[int], begin: int, end: int, view: FoldView, effects: Effects
-) -> None:
-    """Fold records that take effect together or not at all; a record by itself is a group of one."""
-    columns, offsets, size = batch.columns, batch.offsets(), end - begin
-    staged: dict[bytes, bytes | None] = {}
-    hints: dict[tuple[int, bytes], bool] = {}
-    results: list[tuple[Offset, bytes]] = []
-    # Each record of a table with a definition is judged by itself.
-    in_columns = size >= STRETCH_MIN and effects.definition is None
-    at = begin
-    while at < end:
-        stop = stretch_end(attributes, at, end) if in_columns else end
-        if in_columns and stop - at >= STRETCH_MIN:
-            changed = (staged, effects.entries)
-            like = decide_stretch(columns, at, stop, offsets[at], changed, view.stored, effects.log_time_ms)
-            if like is not None:
-                staged.update(like.entries)
-                hints.update(like.hints)
-                results += like.results
-                at = stop
-                continue
-        while at < stop:
-            record = _record(columns, at, Offset(offsets[at]), attributes[at])
-            refusal = _stage(record, view, effects, staged, hints, results)
-            if refusal is not None:
-                effects.judgements += (
-                    Judgement(Offset(offset), 1, refusal.verdict, refusal.actual, record.offset)
-                    for offset in offsets[begin:end]
-                )
-                effects.rejected += size
-                effects.void += size if refusal.verdict in _VOID else 0
-                effects.records += size
-                if refusal.verdict is Verdict.MISFIT:
-                    effects.note_misfit(record, size)
-                return
-            at += 1
-    effects.records += size
-    effects.entries.update(staged)
-    if effects.changed is not None:
-        placed = {columns.keys[at]: Offset(offsets[at]) for at in range(begin, end)}
-        effects.note_changes(
-            sorted(
-                (placed[key] if stored is None else version_of(stored), key, stored) for key, stored in staged.items()
-            )
-        )
-    effects.removes = effects.removes or None in staged.values()
-    effects.hints.update(hints)
-    effects.results += results
-
-
-def _stage(
-    record: Record,
-    view: FoldView,
-    effects: Effects,
-    staged: dict[bytes, bytes | None],
-    hints: dict[tuple[int, bytes], bool],
-    results: list[tuple[Offset, bytes]],
-) -> Rejection | None:
-    """Decide on one record of a group, and note its changes. Return the rejection, if it is rejected."""
-    key = record.key
-    defined = effects.definition
-    if defined is not None and not fits(defined, record.operation, key, record.value):
-        return _MISFIT
-    if key in staged:
-        stored = staged[key]
-    elif key in effects.entries:
-        stored = effects.entries[key]
-    else:
-        stored = view.stored(key) if key else None
-    live = stored if stored is not None and is_live(stored, effects.log_time_ms) else None
-    decision = decide(record, live, effects.log_time_ms, defined)
-    if isinstance(decision, Rejection):
-        return decision
-    if decision is not None:
-        staged[key] = decision.stored
-        _note_expiry(hints, key, stored, decision.stored)
-        if decision.result is not None:
-            results.append((record.offset, decision.result))
-    return None
-
-
-def _note_expiry(hints: dict[tuple[int, bytes], bool], key: bytes, old: bytes | None, new: bytes | None) -> None:
-    before = NEVER if old is None else expiry_of(old)
-    after = NEVER if new is None else expiry_of(new)
-    if before not in (NEVER, after):
-        hints[before, key] = False
-    if after != NEVER:
-        hints[after, key] = True

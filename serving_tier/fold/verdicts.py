@@ -21,6 +21,7 @@ from log_tier.model.errors import (
     ResultTooLarge,
     RowAbsent,
     RowRejected,
+    UniqueViolation,
 )
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.rows.patches.hindrance import Hindrance
@@ -72,6 +73,8 @@ class Verdict(IntEnum):
     """A patch of a row that is not there."""
     NO_FIELD = 9
     """A patch of a field that the row there does not have as the patch needs it."""
+    VALUE_TAKEN = 10
+    """A row with values of a unique index that another row has. Its key is the record's result."""
 
 
 class Judgement(NamedTuple):
@@ -82,7 +85,8 @@ class Judgement(NamedTuple):
     verdict: Verdict
     actual: int
     """The version that a failed condition found; -1 for an absent key. Of a patch which change of it is at fault, from
-    0 on; for NO_FIELD behind 8 bits that say why (`Hindrance`). -1 where it says nothing."""
+    0 on; for NO_FIELD behind 8 bits that say why (`Hindrance`). For VALUE_TAKEN the number of the index. -1 where it
+    says nothing."""
     about: Offset
     """For a duplicate: the offset of the first copy, or `NOTHING`. For a rejection: the record at fault, which in an
     atomic group may be another member."""
@@ -117,7 +121,8 @@ class Outcome(NamedTuple):
     duplicate_of: Offset | None = None
     """The offset of the first copy, whose outcome this is; `NOTHING` where that is forgotten; None: no duplicate."""
     result: bytes | None = None
-    """An update's new value (arithmetic) or new length in decimal (APPEND), for the last `RESULTS_MAX` offsets."""
+    """An update's new value (arithmetic) or new length in decimal (APPEND), or the key of the row that has a value
+    (VALUE_TAKEN), for the last `RESULTS_MAX` offsets."""
 
 
 class FoldVerdicts(NamedTuple):
@@ -150,6 +155,9 @@ class FoldVerdicts(NamedTuple):
         found = {offset: Outcome(result=result) for offset, result in _within(self.results, first, last)}
         for offset, _, verdict, actual, about in _within(self.judgements, first, last):
             found[offset] = Outcome(verdict, actual, about)
+            if verdict is Verdict.VALUE_TAKEN:
+                key = next((key for _, key in _within(self.results, about, about)), None)
+                found[offset] = Outcome(verdict, actual, about, result=key)
         return found
 
 
@@ -169,6 +177,7 @@ _ERRORS: Final[dict[Verdict, tuple[type[Rejected], str]]] = {
     Verdict.UNREADABLE: (Rejected, "no table can hold what is in the log there"),
     Verdict.MISFIT: (RowRejected, "it does not fit the table's definition"),
     Verdict.NO_ROW: (RowAbsent, "there is no row with this key to update"),
+    Verdict.VALUE_TAKEN: (UniqueViolation, "another row has the values that a unique index allows to one row"),
     Verdict.NO_FIELD: (FieldAbsent, "the row does not have the field as the update needs it"),
 }
 
@@ -188,7 +197,7 @@ def rejection_of(offset: Offset, outcome: Outcome) -> Rejected | None:
     if found is None:
         return None
     kind, message = found
-    fields: dict[str, int] = {"offset": offset}
+    fields: dict[str, int | str] = {"offset": offset}
     if outcome.verdict is Verdict.CONDITION_FAILED:
         fields["actual"] = outcome.actual
         message += ": the key is absent" if outcome.actual < 0 else f": the key has version {outcome.actual}"
@@ -198,6 +207,8 @@ def rejection_of(offset: Offset, outcome: Outcome) -> Rejected | None:
     elif outcome.verdict is Verdict.NUMBER_OVERFLOW and outcome.actual >= 0:
         message = "the result is beyond the field's type, or not finite"
         fields["change"] = outcome.actual
+    elif outcome.verdict is Verdict.VALUE_TAKEN:
+        fields["index"], fields["key"] = outcome.actual, (outcome.result or b"").hex()
     place = offset if outcome.duplicate_of is None else outcome.duplicate_of
     if outcome.failed not in (place, NOTHING):
         message = f"the atomic batch was rejected at its record with offset {outcome.failed}: {message}"
@@ -220,6 +231,9 @@ def outcomes_between(
     for row in judgements(first, last):
         if row.verdict is not Verdict.DUPLICATE:
             found[row.offset] = Outcome(row.verdict, row.actual, row.about)
+            if row.verdict is Verdict.VALUE_TAKEN:
+                key = next((key for _, key in results(row.about, row.about)), None)
+                found[row.offset] = Outcome(row.verdict, row.actual, row.about, result=key)
             continue
         start, end = max(first, row.offset), min(last, row.offset + row.span - 1)
         shift = row.offset - row.about

@@ -107,6 +107,13 @@ class MemoryIndex:
         """The offset of the last change of a key, for the fold."""
         return self._past.changed_last(key)
 
+    def with_value(self, value: bytes) -> Iterator[bytes]:
+        """The keys of the rows whose entries begin with a value, for the fold."""
+        for entry in self._ordered.irange(value):
+            if not entry.startswith(value):
+                return
+            yield entry[len(value) :]
+
     def producer_count(self) -> int:
         """How many producers are known, for the fold."""
         return len(self._producers)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from log_tier.model.batch import Batch
 from log_tier.model.record import OPERATION_MASK, Operation
-from serving_tier.fold import fold
+from serving_tier.fold import fold, grouped
 from serving_tier.index import memory_index
 from serving_tier.index.lmdb import lmdb_index
 from simulation.planted import Patches
@@ -17,21 +17,21 @@ __all__ = ["PLANTED_IN_PATCHES"]
 
 def _as_the_index_has_it() -> Patches:
     """What earlier records of the same fold have changed is not looked at."""
-    stage = fold._stage
+    stage = grouped._stage
 
-    def stale(record: Any, view: Any, effects: Any, staged: Any, hints: Any, results: Any) -> Any:
+    def stale(record: Any, view: Any, effects: Any, staged: Any, hints: Any, *rest: Any) -> Any:
         if record.operation is not Operation.PATCH:
-            return stage(record, view, effects, staged, hints, results)
+            return stage(record, view, effects, staged, hints, *rest)
         entries, effects.entries = effects.entries, {}
         mine: dict[bytes, bytes | None] = {}
         try:
-            refusal = stage(record, view, effects, mine, hints, results)
+            refusal = stage(record, view, effects, mine, hints, *rest)
         finally:
             effects.entries = entries
         staged.update(mine)
         return refusal
 
-    return [(fold, "_stage", stale)]
+    return [(grouped, "_stage", stale)]
 
 
 def _again() -> Patches:

@@ -11,7 +11,7 @@ from router.data import local_data
 from router.data.freshness import Freshness
 from router.endpoints.grpc.kv import finds
 from router.routing import writes
-from serving_tier.fold import defined, fold
+from serving_tier.fold import defined, fold, grouped
 from serving_tier.fold.stretch import STRETCH_MIN
 from serving_tier.index.lmdb.index_file import IndexFile
 from serving_tier.jobs import altering
@@ -22,11 +22,11 @@ __all__ = ["PLANTED_IN_ROWS", "ROWS_IN_DATABASE", "SCHEMA_BUGS"]
 
 
 def _fold_takes_misfits() -> Patches:
-    return [(fold, "fits", lambda judge, operation, key, value: True)]
+    return [(grouped, "fits", lambda judge, operation, key, value: True)]
 
 
 def _large_groups_are_taken_unjudged() -> Patches:
-    judged = fold._fold_group
+    judged = grouped.fold_group
 
     def taken(batch: Any, attributes: Any, begin: int, end: int, view: Any, effects: Any) -> None:
         known = effects.definition
@@ -37,7 +37,7 @@ def _large_groups_are_taken_unjudged() -> Patches:
         finally:
             effects.definition = known
 
-    return [(fold, "_fold_group", taken)]
+    return [(fold, "fold_group", taken)]
 
 
 def _definition_lost_when_opened_again() -> Patches:

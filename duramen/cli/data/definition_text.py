@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from duramen.client.model.asked_index import IndexFields, OrderedIndex
 from log_tier.model.errors import InvalidRequest
 
 __all__ = ["indexes_of", "names_of", "schema_text"]
@@ -25,13 +26,17 @@ def names_of(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def indexes_of(words: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
-    """The indexes in `by_tail=tailnum,dep_delay`. Raises `InvalidRequest`."""
-    found: dict[str, tuple[str, ...]] = {}
+_UNIQUE = ":unique"
+
+
+def indexes_of(words: Sequence[str]) -> dict[str, IndexFields] | None:
+    """The indexes in `by_tail=tailnum,dep_delay` and `by_email=tenant,email:unique`. Raises `InvalidRequest`."""
+    found: dict[str, IndexFields] = {}
     for word in words:
         name, sign, fields = word.partition("=")
         if not sign or name in found:
             why = "two indexes have this name" if sign else "write NAME=FIELDS, as by_tail=tailnum,dep_delay"
             raise InvalidRequest(f"--index {ascii(word)[:80]}: {why}")
-        found[name] = names_of(fields)
+        names = names_of(fields.removesuffix(_UNIQUE))
+        found[name] = OrderedIndex(*names, unique=True) if fields.endswith(_UNIQUE) else names
     return found or None

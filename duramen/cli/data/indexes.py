@@ -36,6 +36,9 @@ def create(
             "NAME alone. May be repeated.",
         ),
     ] = None,
+    unique: Annotated[
+        bool, typer.Option("--unique", help="No two rows have the same values. It comes with its table: see there.")
+    ] = False,
     at: At = AT_DEFAULT,
     timeout: Timeout = 600.0,
     json: Json = False,
@@ -46,15 +49,19 @@ def create(
     index that is being built, and takes one up that failed. When the time is over, or the command is interrupted, it
     goes on by itself. With --where it has some rows only, and serves finds that ask for no others.
 
+    A unique index comes with its table (duramen table create --index NAME=FIELDS:unique): with --unique the command is
+    refused where the table does not have it.
+
     \b
       duramen table index create departures by_tail tailnum
       duramen table index create departures by_origin origin.code dep_delay
       duramen table index create departures late tailnum --where dep_delay=60..
     """
     conditions = where or []
-    _change(table, name, fields, conditions, at, timeout)
+    _change(table, name, fields, conditions, at, timeout, unique=unique)
     if json:
-        say_json({"table": table, "index": name, "fields": fields, **({"where": conditions} if conditions else {})})
+        more = {**({"where": conditions} if conditions else {}), **({"unique": True} if unique else {})}
+        say_json({"table": table, "index": name, "fields": fields, **more})
     else:
         only = f" where {', '.join(conditions)}" if conditions else ""
         say(f"table {table} has the index {name} ({', '.join(fields)}){only}")
@@ -87,13 +94,15 @@ def list_(table: Table, at: At = AT_DEFAULT, timeout: Timeout = 10.0, json: Json
     for each in definition.indexes:
         in_service, where = each.number not in building, words_of_conditions(each.where)
         if json:
-            only = {"where": where} if where else {}
+            only = {**({"where": where} if where else {}), **({"unique": True} if each.unique else {})}
             say_json({"name": each.name, "fields": list(each.fields), "in_service": in_service, **only})
         else:
             say(f"{index_words(each)}{'' if in_service else ', being built'}")
 
 
-def _change(table: str, name: str, fields: Sequence[str], where: Sequence[str], at: str, timeout: float) -> None:
+def _change(
+    table: str, name: str, fields: Sequence[str], where: Sequence[str], at: str, timeout: float, *, unique: bool = False
+) -> None:
     """Without fields the index goes."""
     from duramen.cli.terminal.connection import connected
     from duramen.client.rows.row_indexes import new_index
@@ -104,6 +113,6 @@ def _change(table: str, name: str, fields: Sequence[str], where: Sequence[str], 
     with connected(at, timeout) as database:
         definition = (database.definition(table) if where else None) or TableDefinition()
         asked = conditions_of_words(where, definition)
-        change = new_index(name, tuple(fields), asked, definition) if fields else IndexChange(name)
+        change = new_index(name, tuple(fields), asked, definition, unique=unique) if fields else IndexChange(name)
         stored = database.table(table)
         stored.loop.run(partial(stored.asynchronous.lookup.change_indexes, change, timeout))

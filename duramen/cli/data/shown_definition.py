@@ -44,6 +44,7 @@ def definition_document(definition: TableDefinition) -> dict[str, Any]:
                 "name": each.name,
                 "fields": list(each.fields),
                 **({"where": words_of_conditions(each.where)} if each.where else {}),
+                **({"unique": True} if each.unique else {}),
                 **({"in_service": False} if each.number in definition.history.building else {}),
             }
             for each in definition.indexes

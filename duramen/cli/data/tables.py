@@ -85,7 +85,8 @@ def create(
         typer.Option(
             "--index",
             metavar="NAME=FIELDS",
-            help="An ordered index of its rows, as by_tail=tailnum,dep_delay. May be repeated.",
+            help="An ordered index of its rows, as by_tail=tailnum,dep_delay. With :unique behind it no two rows have "
+            "the same values. May be repeated.",
         ),
     ] = None,
     history: Annotated[

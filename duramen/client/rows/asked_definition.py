@@ -157,7 +157,7 @@ def _with_indexes(definition: TableDefinition, given: Mapping[str, IndexFields] 
     for number, (name, asked) in enumerate((given or {}).items(), 1):
         if isinstance(asked, OrderedIndex):
             where = conditions_of(asked.where, definition) if asked.where else ()
-            indexes.append(TableIndex(number, name, asked.fields, where))
+            indexes.append(TableIndex(number, name, asked.fields, where, asked.unique))
         else:
             indexes.append(TableIndex(number, name, (asked,) if isinstance(asked, str) else tuple(asked)))
     return replace(definition, indexes=tuple(indexes))

@@ -28,13 +28,20 @@ class IndexState:
     """False: it is being built, and no find reads it yet."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """Which rows it has, as `create_index` takes it; empty: all."""
+    unique: bool = False
+    """No two of its rows have the same values of the fields."""
 
 
 class RowIndexes(OpenedRows[R]):
     """The half of a table of rows that gives it indexes."""
 
     async def create_index(
-        self, name: str, *fields: str, where: Mapping[str, Any] | None = None, timeout: float | None = None
+        self,
+        name: str,
+        *fields: str,
+        where: Mapping[str, Any] | None = None,
+        unique: bool = False,
+        timeout: float | None = None,
     ) -> None:
         """Give the table an ordered index; return when finds are answered by it in every partition:
         `create_index("by_tail", "tailnum", "dep_delay")`.
@@ -48,6 +55,10 @@ class RowIndexes(OpenedRows[R]):
         `create_index("late", "time_hour", where={"dep_delay": (60, None), "gate": None})`. A write of another row costs
         the index nothing. It serves finds that ask for no other rows, by the same or narrower conditions.
 
+        `unique`: no two rows have the same values (`OrderedIndex`). Such an index comes with its table, in `indexes=`
+        of `create_table`: here it may be asked for again, and `InvalidSchema` is raised where the table does not have
+        it.
+
         Raises `InvalidSchema` for a field that rows of some schema of the table do not have or that does not sort, and
         where another index has the name; `InvalidRequest` for a condition that is none; `CommandRejected` where another
         change of the table is under way, which it names; `DeadlineExceeded` where it is not done in time,
@@ -55,7 +66,7 @@ class RowIndexes(OpenedRows[R]):
         is too long for an entry: ask again when that is mended, or drop the index.
         """
         definition = (await self.renewed_codec(timeout)).definition if where else None
-        await self._change(new_index(name, fields, where, definition), timeout)
+        await self._change(new_index(name, fields, where, definition, unique=unique), timeout)
 
     async def drop_index(self, name: str, *, timeout: float | None = None) -> None:
         """Take an index away; one that is being built is given up. Finds that it served are refused from then on.
@@ -79,19 +90,22 @@ def new_index(
     fields: tuple[str, ...],
     where: Mapping[str, Any] | None = None,
     definition: TableDefinition | None = None,
+    *,
+    unique: bool = False,
 ) -> IndexChange:
     """A change that gives a table an index. `definition`: the table's, for `where`. Raises `InvalidRequest`."""
     if not fields or not all(isinstance(each, str) and each for each in fields):
         raise InvalidRequest(f"the index {ascii(name)[:60]} sorts by names of fields, not {ascii(fields)[:80]}")
     if not isinstance(where, Mapping | None):
         raise InvalidRequest(f'where= maps fields to values or ranges, as {{"gate": None}}, not {ascii(where)[:60]}')
-    return IndexChange(name, fields, conditions_of(where, definition or TableDefinition()) if where else ())
+    conditions = conditions_of(where, definition or TableDefinition()) if where else ()
+    return IndexChange(name, fields, conditions, bool(unique))
 
 
 def index_states(definition: TableDefinition) -> list[IndexState]:
     """The indexes of a definition."""
     building = definition.history.building
     return [
-        IndexState(each.name, each.fields, each.number not in building, given_by(each.where))
+        IndexState(each.name, each.fields, each.number not in building, given_by(each.where), each.unique)
         for each in definition.indexes
     ]

@@ -32,6 +32,7 @@
     │   ├── ResultTooLarge        an append that would grow a value over the limit
     │   ├── RowRejected           a key or a value that does not fit its table
     │   ├── RowAbsent             an update of fields of a row that is not there
+    │   ├── UniqueViolation       a row with values of a unique index that another row has
     │   ├── FieldAbsent           an update of a field that the row has not, or has as null
     │   └── CommandRejected       a catalog command that lost a race, or contradicts the cluster's state
     ├── Unavailable               a passing state: nothing was done, a retry can help
@@ -118,6 +119,7 @@ from log_tier.model.errors.verdicts import (
     ResultTooLarge,
     RowAbsent,
     RowRejected,
+    UniqueViolation,
 )
 from log_tier.model.errors.transient import (
     DeadlineExceeded,
@@ -209,6 +211,7 @@ __all__ = [
     "TokenAhead",
     "Unauthenticated",
     "Unavailable",
+    "UniqueViolation",
     "UnknownFormat",
     "VersionMissing",
     "WriteUnknown",

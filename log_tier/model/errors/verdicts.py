@@ -14,6 +14,7 @@ __all__ = [
     "ResultTooLarge",
     "RowAbsent",
     "RowRejected",
+    "UniqueViolation",
 ]
 
 
@@ -94,6 +95,19 @@ class FieldAbsent(Rejected):
     """
 
     code = "field_absent"
+
+
+class UniqueViolation(Rejected):
+    """Another row has the values that a unique index allows to one row alone. Fields: `offset`, `failed` (as of
+    `RowRejected`), `index` (its name), `indexed` (its fields, with commas between them), `key` (of the row that has the
+    values, in hexadecimal; empty where that is forgotten) and `row` (the same key for people). Where the verdict came
+    with the write, `refused` is the key of the row that cannot have them, and `rows` how many such rows a call of
+    several had, which the message names.
+
+    Do: write other values, or change or delete the row that has them first.
+    """
+
+    code = "unique_violation"
 
 
 class CommandRejected(Rejected):

@@ -62,9 +62,9 @@ def words_of(given: Mapping[str, Any]) -> list[str]:
 
 
 def index_words(index: TableIndex) -> str:
-    """An index for people: `open_by_tail (tailnum) where status=open`."""
+    """An index for people: `unique open_by_tail (tailnum) where status=open`."""
     where = f" where {', '.join(words_of_conditions(index.where))}" if index.where else ""
-    return f"{index.name} ({', '.join(index.fields)}){where}"
+    return f"{'unique ' if index.unique else ''}{index.name} ({', '.join(index.fields)}){where}"
 
 
 def conditions_of_json(found: Mapping[str, Any], definition: TableDefinition) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.tracing.span import Span
 from router.data.gather.seen_offsets import SeenOffsets
+from router.data.gather.violations import first_of
 from router.data.requests import WriteOutcome, WriteResult
 
 __all__ = ["CallOutcome", "FutureCalls", "PendingCalls", "place_when_done"]
@@ -190,6 +191,10 @@ class FutureCalls:
 def _answer_with_outcomes(
     future: asyncio.Future[CallOutcome], records: range, base: Offset, outcomes: dict[int, WriteOutcome]
 ) -> None:
+    rejected = [outcomes[record] for record in records if record in outcomes and outcomes[record].rejected]
+    if rejected:
+        future.set_exception(first_of(rejected))
+        return
     places: list[Offset] = []
     results: list[bytes | None] = []
     for record in records:
@@ -198,9 +203,6 @@ def _answer_with_outcomes(
             places.append(Offset(base + record))
             results.append(None)
             continue
-        if outcome.rejected is not None:
-            future.set_exception(outcome.rejected)
-            return
         places.append(outcome.original if outcome.original > NOTHING else Offset(base + record))
         results.append(outcome.result)
     future.set_result(CallOutcome(places[0], places[-1], results))

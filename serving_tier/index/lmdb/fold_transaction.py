@@ -72,6 +72,14 @@ class LmdbView:
     def changed_last(self, key: bytes) -> Offset:
         return changed_last(self._txn, self._databases, key)
 
+    def with_value(self, value: bytes) -> Iterator[bytes]:
+        assert self._databases.ordered is not None, "the file of a table with a unique index has entries"
+        cursor, size = self._txn.cursor(self._databases.ordered), len(value)
+        found = bool(cursor.set_range(value))
+        while found and cursor.key()[:size] == value:
+            yield cursor.key()[size:]
+            found = bool(cursor.next())
+
     def producer(self, producer_id: int) -> ProducerState | None:
         row = self._txn.get(number_key(producer_id), db=self._databases.producers)
         return None if row is None else unpack_producer(row)

@@ -38,6 +38,11 @@ class RowEncoder:
             raise InvalidRequest(
                 f"the keys of this table are {definition.key}, and no fields of its rows: write them through a client"
             )
+        if definition.judge.unique is not None:
+            raise InvalidRequest(
+                "the table has a unique index, by which the log may reject a row, and a job of Spark does not wait for "
+                "verdicts: write the rows through a client, as `duramen load` does"
+            )
         self._definition = definition
         self._key = tuple(each.name for each in definition.key)
         self._is_uuid = [each.type == "uuid" for each in definition.key]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 from kit.clients.kv_servers import DEADLINE_S, KVClient, number, refused, taken
 from kit.flight_rows import LATER_SCHEMA, UNNUMBERED_FLIGHTS, flight_key
 
+from log_tier.rows.table_index import TableIndex
 from router.proto import kv_pb2 as kv
 from router.proto import tables_pb2 as tables
 from router.remote.definitions import definition_message
@@ -123,6 +125,30 @@ class TestKeysAndValues:
         assert [entry.value for entry in found.entries if entry.HasField("value")] == [
             row("UA", flight) for flight in range(1, 10)
         ]
+
+    async def test_a_value_that_one_row_has_alone(self, client: RowClient, ports: list[int]) -> None:
+        alone = RowClient(ports[-1], f"{client.table}_alone")
+        index = TableIndex(1, "by_tail", ("carrier", "tailnum"), unique=True)
+        definition = definition_message(replace(UNNUMBERED_FLIGHTS, indexes=(index,)))
+        request = tables.CreateTableRequest(name=alone.table, partitions=3, replicas=1, definition=definition)
+        await alone.tables.Create(request, timeout=DEADLINE_S)
+        others = [RowClient(port, alone.table) for port in ports]
+        await alone.put_row("UA", 1, "N1")
+        for other in others:
+            refusal = await refused(other.put_row("UA", 2, "N1"))
+            assert (refusal.code, refusal.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "unique_violation")
+            assert (refusal.fields["index"], refusal.fields["row"]) == ("by_tail", '["UA",1]')
+        write = [kv.KVWrite(put=row("UA", 3)), kv.KVWrite(put=row("UA", 4, "N1"))]
+        assert (await refused(alone.write(*write, form=JSON))).reason == "unique_violation"
+        assert not (await alone.get(key("UA", 3), form=JSON, level=kv.KV_LEVEL_STRONG)).HasField("value")
+        again = tables.IndexChange(name="by_tail", fields=["carrier", "tailnum"], unique=True)
+        found = await alone.tables.Alter(tables.AlterTableRequest(name=alone.table, index=again), timeout=DEADLINE_S)
+        assert [each.unique for each in found.indexes] == [True]
+        later = tables.IndexChange(name="later", fields=["carrier", "tailnum"], unique=True)
+        asked = alone.tables.Alter(tables.AlterTableRequest(name=alone.table, index=later), timeout=DEADLINE_S)
+        assert (await refused(asked)).reason == "invalid_schema"
+        for each in (alone, *others):
+            await each.channel.close(None)
 
     async def test_a_table_of_bytes_is_as_it_is(self, client: RowClient, ports: list[int]) -> None:
         plain = KVClient(ports[0], f"{client.table}_bytes")

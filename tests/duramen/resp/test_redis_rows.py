@@ -14,6 +14,7 @@ from kit.client.server_process import ServerProcess
 from kit.deadlines import patience_s
 from kit.hostile_json import hostile_rows
 
+import duramen
 from router.endpoints.resp.command_spec import DATA_KINDS
 from router.endpoints.resp.commands.command_table import COMMANDS
 from router.endpoints.resp.row_words import OF_KEYS, PARTS_OF_VALUES, REPLIES, VALUES
@@ -44,6 +45,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     started = ServerProcess(folder / "data", log=folder / "log", arguments=arguments)
     with started.connect() as db:
         db.create_table("default", row=SCHEMA, key=("carrier", "flight"), partition_by="carrier", partitions=2)
+        alone = {"by_gate": duramen.OrderedIndex("carrier", "gate", unique=True)}
+        how: Any = {"row": SCHEMA, "key": ("carrier", "flight"), "partition_by": "carrier", "partitions": 2}
+        db.create_table("gates", **how, indexes=alone)
         db.create_table("words", key=str, value=str, partitions=1)
     yield started
     started.close()
@@ -229,3 +233,50 @@ def test_rows_of_a_schema_that_came_later(server: ServerProcess) -> None:
             with pytest.raises(redis.ResponseError, match="no such field"):
                 client.set(KEY, row(wings=2))
         db.drop_table("altered")
+
+
+@pytest.fixture
+def gates(server: ServerProcess) -> Iterator[Any]:
+    """In a table with a unique index, which is empty."""
+    with redis.Redis(port=server.announcement["resp_port"], decode_responses=True) as connected:
+        connected.execute_command("SELECT", "gates")
+        connected.flushdb()
+        yield connected
+
+
+def keyed(flight: int, gate: str | None = "B7") -> tuple[str, str]:
+    return json.dumps(["UA", flight], separators=(",", ":")), row(flight=flight, gate=gate)
+
+
+def test_a_value_that_one_row_has_alone(gates: Any) -> None:
+    gates.set(*keyed(1))
+    gates.set(*keyed(1))
+    for command in (
+        ("SET", *keyed(2)),
+        ("SET", *keyed(2), "NX"),
+        ("GETSET", *keyed(2)),
+        ("MSET", *keyed(3, "C1"), *keyed(2)),
+    ):
+        with pytest.raises(redis.ResponseError, match=r'^UNIQUEVIOLATION .*\["UA",1\].*by_gate'):
+            gates.execute_command(*command)
+    assert gates.keys() == ['["UA",1]'], "nothing of an MSET is there"
+    gates.delete('["UA",1]')
+    assert gates.set(*keyed(2)) is True
+
+
+def test_of_a_pipeline_the_first_one_has_the_value(gates: Any) -> None:
+    """They come in one round, and each command hears of itself."""
+    with gates.pipeline(transaction=False) as pipe:
+        pipe.set(*keyed(1)).set(*keyed(2)).get('["UA",2]').set(*keyed(3, "C1")).delete('["UA",1]').set(*keyed(4))
+        replies = pipe.execute(raise_on_error=False)
+    assert [type(each).__name__ for each in replies] == ["bool", "ResponseError", "NoneType", "bool", "int", "bool"]
+    assert sorted(gates.keys()) == ['["UA",3]', '["UA",4]']
+
+
+def test_a_transaction_with_a_violation_is_void_whole(gates: Any) -> None:
+    gates.set(*keyed(1))
+    with gates.pipeline() as pipe:
+        pipe.set(*keyed(2, "C1")).set(*keyed(3))
+        with pytest.raises(redis.ResponseError, match="UNIQUEVIOLATION"):
+            pipe.execute()
+    assert gates.keys() == ['["UA",1]']

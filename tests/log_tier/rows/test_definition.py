@@ -99,7 +99,7 @@ def test_the_document() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"v": 6},
+        {"v": 7},
         {"v": None},
         {"indexes": []},
         {"number": "1"},

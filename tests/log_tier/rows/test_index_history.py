@@ -40,6 +40,8 @@ KEPT = [
     replace(FLIGHTS, keeps=KeptHistory(versions=100)),
     replace(CHAIN[3], keeps=KeptHistory()),
 ]
+_FIRST = replace(FLIGHTS, indexes=(TableIndex(1, "by_tail", ("carrier", "tailnum"), unique=True),))
+ALONE = (_FIRST, _FIRST.without_index(1), replace(_FIRST, keeps=KeptHistory(versions=100)))
 
 
 def test_a_number_is_not_used_again() -> None:
@@ -61,13 +63,14 @@ def test_each_continues_those_before_it_and_has_the_same_first_one() -> None:
 
 
 def test_they_are_written_down_and_sent() -> None:
-    for definition in (*CHAIN, *SOME_ROWS, *KEPT):
+    for definition in (*CHAIN, *SOME_ROWS, *KEPT, *ALONE):
         assert TableDefinition.from_document(json.loads(definition.text)) == definition
         assert definition_from(definition_message(definition)) == definition
     assert [json.loads(each.text)["v"] for each in (FLIGHTS, CAME, CHAIN[1], CHAIN[5])] == [1, 2, 3, 3]
     assert [json.loads(each.text)["v"] for each in SOME_ROWS] == [4, 4, 4]
     assert [json.loads(each.text)["v"] for each in KEPT] == [5, 5, 5]
     assert [json.loads(each.text)["keeps"] for each in KEPT] == [["age_ms", 2_592_000_000], ["versions", 100], ["all"]]
+    assert [json.loads(each.text)["v"] for each in ALONE] == [6, 6, 6]
     assert "index_history" not in json.loads(SOME_ROWS[0].text)
     sent = definition_message(SOME_ROWS[1])
     assert [each.name for each in sent.indexes] == ["by_delay"], "who knows no conditions finds by others"
@@ -75,6 +78,7 @@ def test_they_are_written_down_and_sent() -> None:
     for change in (
         IndexChange("by_tail", ("tailnum", "origin.code")),
         IndexChange("by_tail", ("tailnum",), LATE),
+        IndexChange("by_tail", ("tailnum",), LATE, unique=True),
         IndexChange("by_tail"),
     ):
         assert change_from(change_message("flights", change)) == change
@@ -83,7 +87,7 @@ def test_they_are_written_down_and_sent() -> None:
 def test_what_landed_stays_readable() -> None:
     """The lines were written when each format landed; they are never written again."""
     lines = (Path(__file__).parent / "fixtures" / "definitions.jsonl").read_text().splitlines()
-    for line, definition in zip(lines, [FLIGHTS, *CHAIN, *SOME_ROWS, *KEPT], strict=True):
+    for line, definition in zip(lines, [FLIGHTS, *CHAIN, *SOME_ROWS, *KEPT, *ALONE], strict=True):
         assert TableDefinition.from_document(json.loads(line)) == definition
         assert definition.text == line
 

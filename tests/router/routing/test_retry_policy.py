@@ -9,7 +9,7 @@ from router.routing.retry_policy import worth_failover
 
 STAYS = {
     "invalid_request", "invalid_name", "invalid_key", "invalid_value", "partition_mismatch", "invalid_token",
-    "invalid_row", "invalid_schema", "row_rejected", "row_absent", "field_absent",
+    "invalid_row", "invalid_schema", "row_rejected", "row_absent", "field_absent", "unique_violation",
     "token_ahead", "batch_refused", "limit_exceeded", "database_closed", "port_in_use", "table_not_found",
     "table_exists", "rejected", "condition_failed", "not_a_number", "number_overflow", "result_too_large",
     "command_rejected", "write_unknown", "offset_passed", "access_denied", "database_forked",

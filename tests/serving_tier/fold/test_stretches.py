@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kit.log.stored_log import Said, StoredLog, columns_of
 
-import serving_tier.fold.fold as fold_module
+import serving_tier.fold.grouped as grouped_module
 from log_tier.model.batch import Columns, decode_batch
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.model.record import VALUE_BYTES_MAX, Condition, Expiry, Operation
@@ -45,6 +45,9 @@ class View:
     def changed_last(self, key: bytes, /) -> Offset:
         return NOTHING
 
+    def with_value(self, value: bytes, /) -> Iterator[bytes]:
+        return iter(())
+
     def producer(self, producer_id: int) -> ProducerState | None:
         return None
 
@@ -64,7 +67,7 @@ def folded(records: list[Said], held: Stored, least: int, definition: TableDefin
     log.next_offset, log.time_ms = 100, NOW
     batch = decode_batch(log.append(*records))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fold_module, "STRETCH_MIN", least)
+        patch.setattr(grouped_module, "STRETCH_MIN", least)
         return fold([batch], View(held), applied=Offset(99), log_time_ms=NOW, definition=definition)
 
 

@@ -154,7 +154,7 @@ class Overlay:
 
     __slots__ = (
         *("_entries", "_in_turn", "bytes", "conditions", "expires", "expiries", "found", "guarded", "keys", "late"),
-        *("now_ms", "read_at", "values"),
+        *("now_ms", "read_at", "together", "values"),
     )
 
     def __init__(
@@ -165,6 +165,7 @@ class Overlay:
         *,
         in_turn: bool = False,
         read_at: Offset = NOTHING,
+        together: bool = False,
     ) -> None:
         """`in_turn`: the commands run in a turn of the event loop, and not in a thread. `read_at`: `found` is a state
         that holds this offset, or more.
@@ -185,6 +186,8 @@ class Overlay:
         """Does any of the entries that were looked at expire? Then the conditions depend on the log's time, too."""
         self.guarded = False
         """Is the log to judge the conditions although nothing was written?"""
+        self.together = together
+        """What is written here takes effect together or not at all, whatever was read: the log may reject any of it."""
         self.bytes = 0
         """What the writes will take in a batch, about."""
         self._entries: dict[bytes, LiveEntry | None] = {}
@@ -205,6 +208,11 @@ class Overlay:
             return None
         self.conditions[key] = entry.version
         return entry
+
+    @property
+    def is_judged(self) -> bool:
+        """Is what becomes of the writes to be learned from the log's verdict?"""
+        return self.together or bool(self.conditions)
 
     @property
     def holds_at(self) -> Offset | None:

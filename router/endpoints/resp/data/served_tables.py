@@ -141,6 +141,11 @@ class ServedTable:
         self._will_describe = False
         self.look()
 
+    @property
+    def takes_together(self) -> bool:
+        """May the log reject a row for what is in others? Then the writes of a group are one atomic group."""
+        return self.form is not None and self.form.definition.judge.unique is not None
+
     def look(self) -> None:
         """Find the replicas that are here."""
         if self.node is None:

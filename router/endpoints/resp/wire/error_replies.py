@@ -1,8 +1,9 @@
 """Errors of the database as error replies, in words that Redis clients know.
 
 The first word of an error reply is its kind. Clients know a few of Redis' own and retry some of them; where one means
-the same it is used, and everything else is `ERR` with the database's message. `WRITEUNKNOWN` is this endpoint's own:
-nothing that Redis says means "the write is there once or not at all".
+the same it is used, and everything else is `ERR` with the database's message. Two are this endpoint's own, as nothing
+that Redis says means the same: `WRITEUNKNOWN`, the write is there once or not at all; `UNIQUEVIOLATION`, another row
+has a value that one row alone may have.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from log_tier.model.errors import (
     ReplicaBehind,
     ShuttingDown,
     Unavailable,
+    UniqueViolation,
     WriteUnknown,
 )
 from log_tier.model.record import KEY_BYTES_MAX
@@ -31,6 +33,7 @@ CROSS_SLOT: Final = Problem("CROSSSLOT Keys in request don't hash to the same sl
 
 _KINDS: Final = (
     (WriteUnknown, "WRITEUNKNOWN"),
+    (UniqueViolation, "UNIQUEVIOLATION"),
     (DiskFull, "MISCONF"),
     (LogStopped, "MISCONF"),
     (PartitionMismatch, "CROSSSLOT"),

@@ -18,6 +18,7 @@ from log_tier.model.errors import (
     Rejected,
     RowRejected,
     ShuttingDown,
+    UniqueViolation,
     WriteUnknown,
 )
 from log_tier.model.identifiers import NOTHING, Offset, Partition, PartitionName
@@ -115,16 +116,13 @@ class PartitionExecutor:
         self._found: Mapping[bytes, LiveEntry | None] | None = None
         self._read_at = NOTHING
         """What the keys of that round hold, if a task has waited for it; in a state that has this offset, or more."""
-        self._unjudged: set[_Verdict] = set()
-        """Of that round."""
+        self._unjudged: set[_Verdict] = set()  # of that round
         self._back: list[Work] = []
         """Commands of that round that the next one has to take again."""
-        self._tries = 0
-        """How often one of those was rejected."""
+        self._tries = 0  # how often one of those was rejected
         self._backoff: Backoff | None = None
         """Pauses between rounds that were rejected again and again."""
-        self._task: asyncio.Task[None] | None = None
-        """Waits for what the round needs."""
+        self._task: asyncio.Task[None] | None = None  # waits for what the round needs
 
     @property
     def idle(self) -> bool:
@@ -223,7 +221,8 @@ class PartitionExecutor:
             self._found = None
             try:
                 now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s
-                ran = execute(jobs, found, now_ms, now_s, in_turn=True, read_at=self._read_at)
+                together = self._table.takes_together
+                ran = execute(jobs, found, now_ms, now_s, in_turn=True, read_at=self._read_at, together=together)
             except TooLongForATurn:
                 self._task = self._loop.create_task(self._wait(jobs, found))
                 return
@@ -258,7 +257,8 @@ class PartitionExecutor:
                 self._end()
             elif large:
                 now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic_s
-                ran = await asyncio.to_thread(executed_in_thread, jobs, found, now_ms, now_s, self._read_at)
+                where = self._read_at, self._table.takes_together
+                ran = await asyncio.to_thread(executed_in_thread, jobs, found, now_ms, now_s, *where)
                 self._write(ran)
                 self._loop.run_in_executor(None, ran.clear)
             else:
@@ -305,7 +305,7 @@ class PartitionExecutor:
             self._unjudged.add(verdict)
             try:
                 self._writer.submit_columns(
-                    *place, records, verdict, judged=bool(overlay.conditions), holds_at=overlay.holds_at
+                    *place, records, verdict, judged=overlay.is_judged, holds_at=overlay.holds_at
                 )
             except DuramenError as error:
                 self._unjudged.remove(verdict)
@@ -330,7 +330,7 @@ class PartitionExecutor:
         self._unjudged.remove(verdict)
         group, known = verdict.group, verdict.known
         try:
-            if isinstance(known, ConditionFailed | RowRejected):
+            if isinstance(known, ConditionFailed | RowRejected | UniqueViolation):
                 self._tries = max(self._tries, self._once_more(group.alone(), known))
             elif isinstance(known, DuramenError):
                 self._failed(group, known)
@@ -380,10 +380,10 @@ class PartitionExecutor:
         self._back += [job for job in jobs if not job.wrote]
 
     def _once_more(self, jobs: Sequence[QueuedCommand], why: Rejected) -> int:
-        """A rejected group runs again, but for those who have tried for too long, and for a command that was alone with
-        what does not fit the table; how often it was rejected.
+        """A rejected group runs again, but for those who have tried for too long, and for a command that was alone and
+        put what the table does not take; how often it was rejected.
         """
-        if isinstance(why, RowRejected) and len(jobs) == 1:
+        if isinstance(why, RowRejected | UniqueViolation) and len(jobs) == 1:
             jobs[0].fail(why)
             return 0
         self._back += give_up_late(jobs, self._loop.time(), self._table.ref.name)

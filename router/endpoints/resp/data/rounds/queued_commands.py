@@ -271,6 +271,7 @@ def execute(
     *,
     in_turn: bool = False,
     read_at: Offset = NOTHING,
+    together: bool = False,
 ) -> list[Ran]:
     """Group a round's jobs and run the groups, as far as the round's bytes and its time go.
 
@@ -287,7 +288,7 @@ def execute(
     ran: list[Ran] = []
     room = _ROUND_BYTES_MAX
     for group in groups:
-        overlay = Overlay(found, now_ms, late, in_turn=in_turn, read_at=read_at)
+        overlay = Overlay(found, now_ms, late, in_turn=in_turn, read_at=read_at, together=together)
         starts: list[int] = []
         left: list[Work] = []
         for number, job in enumerate(group.jobs):
@@ -336,7 +337,7 @@ def records_of(overlay: Overlay, starts: Sequence[int]) -> Columns:
     else:
         asked = [_ABSENT if version == NOTHING else _VERSION if version >= 0 else 0 for version in versions]
         attributes = list(map(or_, kinds, asked))
-    for place in (0,) if overlay.conditions else starts:
+    for place in (0,) if overlay.is_judged else starts:
         if place < len(attributes):
             attributes[place] &= ~GROUPED
     return Columns(keys, values, attributes, _unless_below(0, versions), _unless_below(NEVER + 1, expiries))

@@ -38,9 +38,10 @@ def executed_in_thread(
     now_ms: int,
     stopwatch_s: Callable[[], float],
     read_at: Offset,
+    together: bool,
 ) -> list[Ran]:
     """`execute` in a thread, for a large round."""
-    ran = execute(jobs, found, now_ms, stopwatch_s, read_at=read_at)
+    ran = execute(jobs, found, now_ms, stopwatch_s, read_at=read_at, together=together)
     if isinstance(found, dict):
         found.clear()  # here, and not on the loop: to free 50,000 takes 5 ms
     return ran
