@@ -13,7 +13,6 @@ from log_tier.model.errors import IndexBuilding, InvalidKey, InvalidRequest, Inv
 from log_tier.model.kept_history import KeptHistory
 from log_tier.model.record import check_key
 from log_tier.rows.avro.avro_types import AvroType
-from log_tier.rows.defined.definition_format import check_format, format_of
 from log_tier.rows.judge import RowJudge
 from log_tier.rows.key_fields import (
     KEY_FIELDS_MAX,
@@ -29,6 +28,8 @@ from log_tier.rows.table_index import (
     FieldCondition,
     IndexHistory,
     TableIndex,
+    check_format,
+    format_of,
     indexes_from_listed,
     listed_indexes,
 )

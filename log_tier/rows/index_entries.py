@@ -2,6 +2,11 @@
 
 An entry is bytes that sort as the fields do; rows that are equal in them sort by key. None comes first. A number that
 is none (NaN) comes behind all others, and is no value of a range. -0.0 is 0.0.
+
+A **unique** index sees to it that no two rows of one partition have the same elements of its fields. As in SQL, null is
+equal to nothing: a row in which one of the fields is null, or inside a record that is null, has no value that it could
+share. Of a partial index the rows are compared that it has. Equal is what has equal elements: -0.0 and 0.0 do, and NaN
+and NaN.
 """
 
 from __future__ import annotations
@@ -14,13 +19,22 @@ from log_tier.rows.avro.avro_types import NamedTypes
 from log_tier.rows.avro.plain_readers import Reader, index_at
 from log_tier.rows.avro.row_reader import ReaderTree
 from log_tier.rows.avro.row_room import UNUSED_ROOM, RowRoom
+from log_tier.rows.elements import skip_element
 from log_tier.rows.framing import FRAME_BYTES, frame, schema_number
 from log_tier.rows.key_readers import KeyReader, key_reader
 from log_tier.rows.quick_reader import EntriesReader, paths_of, quick_entries
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import ENTRY_BYTES_MAX, INDEX_NUMBER_BYTES, NAN, EntryForm, FieldPath, TableIndex
 
-__all__ = ["IndexEntries", "complete_entries", "elements_of", "entries_reader"]
+__all__ = [
+    "IndexEntries",
+    "UniqueValues",
+    "complete_entries",
+    "elements_of",
+    "entries_reader",
+    "has_null",
+    "index_of_value",
+]
 
 _NULL: Final = b"\0"
 
@@ -75,6 +89,38 @@ class IndexEntries:
             if size > ENTRY_BYTES_MAX:
                 return f"its entry in the index {name} has {size} bytes with the key; one has at most {ENTRY_BYTES_MAX}"
         return None
+
+
+class UniqueValues:
+    """Reads the values that rows of one definition have alone. `indexes`: the unique ones, at least one."""
+
+    def __init__(self, indexes: Sequence[TableIndex], schemas: Sequence[NumberedSchema]) -> None:
+        assert indexes, "without a unique index nothing is to be read"
+        self._rows = IndexEntries(indexes, schemas)
+
+    def of(self, key: bytes, value: bytes, at: int = 0) -> list[bytes]:
+        """The row's values, each behind the number of its index; none of an index that does not have the row, or where
+        a field is null. `value`: one that fits; its frame begins at `at`. Entries of the rows that have one begin with
+        it. Some 2 µs for a row of 8 plain fields and one index. Raises as `IndexEntries.of`.
+        """
+        size = len(key)
+        found = [entry[: len(entry) - size] for entry in self._rows.of(key, value, at) if entry]
+        return [value for value in found if not has_null(value)]
+
+
+def index_of_value(value: bytes) -> int:
+    """The number of the index that a value is of."""
+    return int.from_bytes(value[:INDEX_NUMBER_BYTES])
+
+
+def has_null(value: bytes) -> bool:
+    """Is one of the fields of a value, as entries have them, null? O(its bytes)."""
+    at, end = INDEX_NUMBER_BYTES, len(value)
+    while at < end:
+        if value[at : at + 1] == _NULL:
+            return True
+        at = skip_element(value, at)
+    return False
 
 
 def elements_of(schemas: Sequence[NumberedSchema], paths: tuple[FieldPath, ...]) -> Elements:

@@ -13,10 +13,9 @@ from log_tier.rows.avro.plain_readers import Reader
 from log_tier.rows.avro.row_reader import READER_ERRORS, ReaderTree, located
 from log_tier.rows.avro.row_room import UNUSED_ROOM, RowRoom
 from log_tier.rows.avro.varints import Misfit
-from log_tier.rows.defined.unique_values import UniqueValues
 from log_tier.rows.elements import decode_element, skip_element
 from log_tier.rows.framing import FRAME_BYTES
-from log_tier.rows.index_entries import IndexEntries
+from log_tier.rows.index_entries import IndexEntries, UniqueValues
 from log_tier.rows.key_fields import KeyField, fits_key_field
 from log_tier.rows.key_readers import KeyReader, key_reader
 from log_tier.rows.quick_reader import RowReader, quick_reader

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from log_tier.model.errors import InvalidName, InvalidRequest, LimitExceeded
+from log_tier.model.errors import InvalidName, InvalidRequest, InvalidSchema, LimitExceeded
 from log_tier.model.identifiers import PARTITIONS_MAX, RESERVED_PREFIX, SERVERS_TABLES, check_adopted_name, check_name
 from log_tier.model.partitioner import Partitioner, check_partitioner
 from log_tier.model.retention import FOREVER, Retention, check_retention
-from log_tier.rows.defined.unique_values import check_unique
 from log_tier.rows.definition import TableDefinition
 
-__all__ = ["TableSpec"]
+__all__ = ["TableSpec", "check_unique"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +87,30 @@ class TableSpec:
         if self.definition is not None:
             return self.definition.partitioner
         return check_partitioner(self.partitioner or ("murmur2" if self.over else "slot"))
+
+
+def check_unique(definition: TableDefinition, partitions: int) -> None:
+    """Raise `InvalidSchema` for a unique index of a table with so many partitions of which two rows with equal values
+    may lie in two partitions: two logs, neither of which knows of the other.
+    """
+    if partitions == 1:
+        return
+    deciding: set[str] = set()
+    if isinstance(definition.key, tuple):
+        deciding = {each.name for each in definition.key[: definition.partition_by or len(definition.key)]}
+    for index in definition.indexes:
+        if not index.unique or (deciding and deciding <= set(index.fields)):
+            continue
+        if deciding:
+            missing = ", ".join(sorted(deciding - set(index.fields)))
+            why = (
+                f"it is unique inside of a partition, and has not the fields that decide the partition ({missing}), so "
+                "two rows with equal values could lie in two partitions. Add it to the fields, partition by less "
+                "(partition_by=), or make the table with one partition"
+            )
+        else:
+            why = (
+                "it is unique inside of a partition, and no field decides the partition: make the table with one "
+                "partition"
+            )
+        raise InvalidSchema(f"the index {index.name}: {why}", field=index.name, reason=why)

@@ -6,5 +6,6 @@ Conditions and updates are decided here, in log order, once (I6). A producer's s
 twice take effect once (I2). What identifies the last batch is among the effects (`last_batch.py`).
 
 Reading order: `numbers.py`, `entry.py`, `misfits.py`, `defined.py`, `decision.py`, `producers.py`, `verdicts.py`,
-`stretch.py`, `last_batch.py`, `index_changes.py`, `index_builds.py`, `past.py`, `effects.py`, `fold.py`.
+`stretch.py`, `last_batch.py`, `index_changes.py`, `index_builds.py`, `past.py`, `effects.py`, `grouped.py`,
+`fold.py`.
 """

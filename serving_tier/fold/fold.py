@@ -32,7 +32,7 @@ the version that was live at that offset, and is the same in every version (I6).
 **History.** Of a table that keeps one, every change of a key is noted with its offset, and what it replaced becomes a
 past entry (`past.py`).
 
-**Unique indexes.** A row is put where no other row has its values (`unique_rows.py`); else it is rejected, as by a
+**Unique indexes.** A row is put where no other row has its values (`misfits.py`); else it is rejected, as by a
 condition that does not hold.
 
 **Ordered indexes.** Their entries are made of the rows before the fold and behind it (`index_changes.py`), so whatever

@@ -10,13 +10,12 @@ from typing import Final, Protocol
 from log_tier.model.batch import Batch, Columns
 from log_tier.model.identifiers import Offset
 from log_tier.model.record import CONDITION_SHIFT, EXPIRY_SHIFT, OPERATION_MASK, Condition, Operation
-from log_tier.rows.defined.unique_values import UniqueValues
+from log_tier.rows.index_entries import UniqueValues
 from serving_tier.fold.decision import KeyChange, Record, Rejection, decide
 from serving_tier.fold.effects import Effects
 from serving_tier.fold.entry import NEVER, expiry_of, is_live, stored_entry, value_of, version_of
-from serving_tier.fold.misfits import fits
+from serving_tier.fold.misfits import UniqueRows, UniqueView, fits
 from serving_tier.fold.stretch import STRETCH_MIN, decide_stretch, stretch_end
-from serving_tier.fold.unique.unique_rows import UniqueRows, UniqueView
 from serving_tier.fold.verdicts import Judgement, Verdict
 
 __all__ = ["GroupView", "fold_group", "follow", "record_of", "unique_of"]

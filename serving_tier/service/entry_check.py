@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from log_tier.rows.index_entries import IndexEntries
+from log_tier.rows.index_entries import IndexEntries, has_null
 from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
+from serving_tier.fold.entry import is_live
 from serving_tier.fold.index_changes import KEY_LENGTH_BYTES, entries_of_stored
 from serving_tier.index.lmdb.pinned_read import PinnedRead
 
@@ -28,6 +29,9 @@ _CHECK_EVERY: Final = 4096
 _T = TypeVar("_T")
 
 
+EntryProblem = Literal["missing", "stale", "doubled"]
+
+
 @dataclass(frozen=True, slots=True)
 class WrongEntry:
     """An entry that is not as the rows have it."""
@@ -35,8 +39,9 @@ class WrongEntry:
     index: str
     key: bytes
     """Of its row."""
-    problem: Literal["missing", "stale"]
-    """`missing`: the row is there and the entry is not. `stale`: the entry is there, and no such row."""
+    problem: EntryProblem
+    """`missing`: the row is there and the entry is not. `stale`: the entry is there, and no such row. `doubled`: the
+    index is unique, and another row has the same values."""
 
 
 class CheckedEntries(NamedTuple):
@@ -88,6 +93,8 @@ def check_entries(
         there = sum(1 for _ in checking(pinned.entries(index), check, check_every))
         if there != due[number] - missing[number]:
             _name_stale(pinned, index, rows, wrong, check, check_every)
+        if index.unique:
+            _name_doubled(pinned, index, wrong, check, check_every)
     return CheckedEntries(sum(due.values()), wrong.count, wrong.named)
 
 
@@ -106,6 +113,25 @@ def _name_stale(
             wrong.add(index.name, key, "stale")
 
 
+def _name_doubled(
+    pinned: PinnedRead, index: TableIndex, wrong: _Wrong, check: Callable[[], None], check_every: int
+) -> None:
+    """Rows with the same values are neighbours in the index. One that has expired has none."""
+    before, held = b"", False
+    for entry, length in checking(pinned.entries(index), check, check_every):
+        place = len(entry) - int.from_bytes(length)
+        value, key = entry[:place], entry[place:]
+        if value != before:
+            before, held = value, False
+        if has_null(value):
+            continue
+        stored = pinned.stored(key) if key else None
+        if stored is not None and is_live(stored, pinned.log_time_ms):
+            if held:
+                wrong.add(index.name, key, "doubled")
+            held = True
+
+
 def checking(items: Iterator[_T], check: Callable[[], None], check_every: int) -> Iterator[_T]:
     """The items; `check` is called before each run of `check_every` of them."""
     while some := list(islice(items, check_every)):
@@ -119,7 +145,7 @@ class _Wrong:
         self.named: list[WrongEntry] = []
         self._named_max = named_max
 
-    def add(self, index: str, key: bytes, problem: Literal["missing", "stale"]) -> None:
+    def add(self, index: str, key: bytes, problem: EntryProblem) -> None:
         self.count += 1
         if len(self.named) < self._named_max:
             self.named.append(WrongEntry(index, key, problem))

@@ -60,6 +60,7 @@ PROPERTIES = {
     "past": "a table that keeps a history has, at each offset that is kept, what a fold of its log has; no change "
     "is without its past entry",
     "patched": "an update of fields takes effect once, on the row that is there in the order of the log",
+    "unique": "of each value of a unique index one row at most has it, at every server; what was acknowledged is there",
     "level": "everything is alive, and every replica has applied the log, soon after the last fault",
     "ends": "every call ends, and the log takes writes again when the faults are over",
 }

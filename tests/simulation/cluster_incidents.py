@@ -25,6 +25,7 @@ from simulation.cluster_rows import check_row_replicas, check_rows, use_rows
 from simulation.cluster_table_quotas import check_table_quotas, use_table_quotas
 from simulation.cluster_tallies import check_tallies
 from simulation.cluster_trims import change_logs, lose_indexes, secure_rollbacks
+from simulation.cluster_unique import check_unique_rows, want_values
 from simulation.cluster_users import check_revocations, use_grants
 from simulation.cluster_versions import change_versions
 from simulation.cluster_world import NODES, ClusterWorld
@@ -52,6 +53,7 @@ OPERATORS: Final[tuple[Operator, ...]] = (
     meddle_with_history,
     use_rows,
     patch_rows,
+    want_values,
 )
 _PACE: Final = 0.6
 """What the times of a plan are multiplied by."""
@@ -119,6 +121,7 @@ async def happen(world: ClusterWorld, stop: asyncio.Event, operators: Sequence[O
     await check_histories(world)
     await check_rows(world)
     await check_patches(world)
+    await check_unique_rows(world)
     await check_tallies(world)
     await check_pasts(world)
     await check_builds(world)

@@ -21,6 +21,7 @@ from simulation.cluster_patches import open_patches
 from simulation.cluster_put_back import copy_once, put_back
 from simulation.cluster_rows import open_rows
 from simulation.cluster_trims import compacts
+from simulation.cluster_unique import open_unique_rows
 from simulation.cluster_users import open_users
 from simulation.cluster_world import LOG_URL, NODES, ClusterWorld
 from simulation.judging import judge
@@ -40,6 +41,7 @@ async def cluster_traffic(world: ClusterWorld) -> None:
     await open_users(world)
     await open_rows(world)
     await open_patches(world)
+    await open_unique_rows(world)
     chance = random.Random(f"clients {world.plan.seed}")
     shape = WorkloadShape(
         clients=chance.choice((2, 4)),

@@ -33,6 +33,7 @@ from simulation.planted_quotas import PLANTED_IN_QUOTAS
 from simulation.planted_rows import PLANTED_IN_ROWS, ROWS_IN_DATABASE, SCHEMA_BUGS
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_turns import PLANTED_IN_TURNS
+from simulation.planted_unique import PLANTED_IN_UNIQUE
 from simulation.row_indexes import has_changing_indexes
 from simulation.row_ledger import has_rows
 from simulation.row_schemas import has_changing_schemas
@@ -76,6 +77,7 @@ SHOWN_WHERE: Final[Mapping[WorldName, Mapping[str, Callable[[Plan], bool]]]] = {
         **dict.fromkeys(PLANTED_IN_HISTORY, has_history),
         **dict.fromkeys(PLANTED_IN_ROWS, has_rows),
         **dict.fromkeys(PLANTED_IN_PATCHES, has_rows),
+        **dict.fromkeys(PLANTED_IN_UNIQUE, has_rows),
         "a patch counts twice where its batch is repeated": lambda plan: has_rows(plan) and plan.copies_s > 0,
         **dict.fromkeys(SCHEMA_BUGS, has_changing_schemas),
         **dict.fromkeys(PLANTED_IN_INDEXES, has_rows),

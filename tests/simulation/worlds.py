@@ -44,6 +44,7 @@ from simulation.planted_syncs import PLANTED_SYNCS
 from simulation.planted_table_quotas import PLANTED_IN_RESP_TABLE_QUOTAS, PLANTED_IN_TABLE_QUOTAS
 from simulation.planted_trims import PLANTED_IN_TRIMS
 from simulation.planted_turns import PLANTED_IN_TURNS
+from simulation.planted_unique import PLANTED_IN_UNIQUE
 from simulation.planted_users import PLANTED_IN_USERS
 from simulation.planted_versions import PLANTED_IN_VERSIONS
 from simulation.planted_views import VIEWS_IN_DATABASE, VIEWS_IN_LOG, VIEWS_IN_RESP
@@ -117,6 +118,7 @@ BUGS: Final[dict[WorldName, dict[str, Callable[[], Patches]]]] = {
     | PLANTED_IN_HISTORY
     | PLANTED_IN_ROWS
     | PLANTED_IN_PATCHES
+    | PLANTED_IN_UNIQUE
     | PLANTED_IN_INDEXES
     | PLANTED_IN_BUILDS
     | PLANTED_IN_PAST

@@ -30,6 +30,12 @@ __all__ = [
     "say_relief",
 ]
 
+_PROBLEMS = {
+    "missing": "has no entry",
+    "stale": "has an entry that is not its row's",
+    "doubled": "has values that another row has, and the index is unique",
+}
+
 
 def say_job(found: AdminJob) -> None:
     """A job and its tasks."""
@@ -72,7 +78,7 @@ def say_comparison(each: AdminComparison) -> None:
         )
         say(f"  key {difference.key} at offset {difference.offset}  {replicas}")
     for wrong in each.wrong_entries:
-        problem = "has no entry" if wrong.problem == "missing" else "has an entry that is not its row's"
+        problem = _PROBLEMS.get(wrong.problem, "has an entry that is not its row's")
         say(f"  {wrong.node}: in the index {wrong.index} the key {wrong.key} {problem}")
     more = sum(replica.wrong for replica in each.replicas) - len(each.wrong_entries)
     if more > 0:

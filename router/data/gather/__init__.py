@@ -32,7 +32,7 @@ What differs between the users is in two places: `Rules` (how long calls gather,
 
 Not here: who may wait how much (endpoints bound their own callers), and how a request finds its node (the connection).
 
-Reading order: `seen_offsets.py`, `acknowledged.py`, `own_offsets.py`, `pending_calls.py`, `columns_builder.py`,
-`batch_progress.py`, `rounds.py`, `batch_builder.py`, `write_gatherer.py`, `write_coalescer.py`, `read_rounds.py`,
-`read_coalescer.py`.
+Reading order: `seen_offsets.py`, `acknowledged.py`, `own_offsets.py`, `violations.py`, `pending_calls.py`,
+`columns_builder.py`, `batch_progress.py`, `rounds.py`, `batch_builder.py`, `write_gatherer.py`, `write_coalescer.py`,
+`read_rounds.py`, `read_coalescer.py`.
 """

@@ -13,16 +13,25 @@ from kit.flight_rows import FLIGHT_SCHEMA, FLIGHTS, UNNUMBERED_FLIGHTS
 from log_tier.catalog.catalog import MapFeed
 from log_tier.catalog.catalog_fold import fold_command
 from log_tier.catalog.cluster_map import ClusterMap
-from log_tier.catalog.commands import CreateTable, DropTable, RegisterNode, command_batch, parse_command
+from log_tier.catalog.commands import (
+    ClearTable,
+    CreateTable,
+    DropTable,
+    RegisterNode,
+    StartJob,
+    command_batch,
+    parse_command,
+)
 from log_tier.catalog.decisions import CommandDecision
 from log_tier.catalog.map_json import map_from_json, map_to_json
 from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
-from log_tier.model.identifiers import Offset, TableId
+from log_tier.model.identifiers import NOTHING, Offset, TableId
 from log_tier.rows import numbering
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import TableIndex
 
 TABLES = [TableId(f"uz7PoMe1SsyzElQe1u4I{letter}A") for letter in "abcd"]
 PLANE = {"type": "record", "name": "Plane", "fields": [{"name": "tailnum", "type": "string"}]}
@@ -170,3 +179,30 @@ def test_a_definition_that_cannot_be_is_on_no_log(definition: Any) -> None:
     )
     with pytest.raises(UnknownFormat, match=r"CreateTable\.definition"):
         parse_command(b"create-table", value.encode())
+
+
+def test_a_unique_index_that_two_logs_would_have_to_decide_is_refused(folded: DefinedTables) -> None:
+    by_tail = TableIndex(1, "by_tail", ("tailnum",), unique=True)
+    refused = folded.create(0, "flights", replace(UNNUMBERED_FLIGHTS, indexes=(by_tail,)))
+    assert "has not the fields that decide the partition (carrier)" in refused
+    wider = replace(by_tail, fields=("tailnum", "carrier"))
+    assert "(flight)" in folded.create(0, "flights", replace(UNNUMBERED_FLIGHTS, partition_by=0, indexes=(wider,)))
+    assert folded.create(0, "flights", replace(UNNUMBERED_FLIGHTS, indexes=(wider,))) == ""
+    planes = replace(PLANES, indexes=(by_tail,))
+    assert "no field decides the partition" in folded.create(1, "planes", planes)
+    created = CreateTable(TABLES[1], "planes", 1, 1, definition=planes.to_document(), partitioner="slot")
+    assert folded.said(created).rejection == ""
+    definition = folded.map.tables[TABLES[0]].definition
+    assert definition is not None
+    assert definition.indexes == (wider,)
+    assert map_from_json(map_to_json(folded.map)).tables == folded.map.tables
+
+
+def test_a_version_that_was_built_elsewhere_is_refused_where_an_index_is_unique(folded: DefinedTables) -> None:
+    index = TableIndex(1, "by_tail", ("carrier", "tailnum"), unique=True)
+    assert folded.create(0, "flights", replace(UNNUMBERED_FLIGHTS, indexes=(index,))) == ""
+    arguments: dict[str, Any] = {"table": TABLES[0], "url": "file:///builds/7", "version": 0}
+    found = folded.said(StartJob("stage", "flights", (), arguments))
+    assert "has the unique index by_tail, which is decided by its log" in found.rejection
+    clear = ClearTable(TABLES[0], (NOTHING, NOTHING), 1)
+    assert folded.said(clear).rejection == "", "an empty version has no rows of its own"

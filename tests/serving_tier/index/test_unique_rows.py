@@ -51,7 +51,7 @@ def new_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewInd
         index.close()
 
 
-class Row(NamedTuple):
+class HeldFlight(NamedTuple):
     tailnum: str | None
     dep_delay: float
     expires: int | None
@@ -65,36 +65,36 @@ class Doubled(Exception):
         self.number, self.holder = number, holder
 
 
-class Refused(Exception):
+class NotWritten(Exception):
     """A condition does not hold, or there is no row to patch."""
 
 
 @dataclass
-class Model:
+class UniqueModel:
     """Unique indexes in straight lines: all rows are looked at for each write."""
 
-    rows: dict[tuple[str, int], Row] = field(default_factory=dict)
+    rows: dict[tuple[str, int], HeldFlight] = field(default_factory=dict)
     now: int = 0
 
-    def live(self) -> dict[tuple[str, int], Row]:
+    def live(self) -> dict[tuple[str, int], HeldFlight]:
         return {key: row for key, row in self.rows.items() if row.expires is None or row.expires > self.now}
 
-    def write(self, write: Write) -> None:
+    def write(self, write: FlightWrite) -> None:
         live = self.live()
         there = live.get(write.key)
         if (write.condition is Condition.ABSENT and there) or (write.condition is Condition.PRESENT and not there):
-            raise Refused
+            raise NotWritten
         if write.kind == "delete":
             self.rows.pop(write.key, None)
             return
         kept = None if there is None else there.expires
         if write.kind == "patch":
             if there is None:
-                raise Refused
-            row = Row(write.tailnum, there.dep_delay, kept)
+                raise NotWritten
+            row = HeldFlight(write.tailnum, there.dep_delay, kept)
         else:
             expires = {Expiry.TTL: self.now + write.ttl, Expiry.KEEP: kept}.get(write.expiry)
-            row = Row(write.tailnum, write.dep_delay, expires)
+            row = HeldFlight(write.tailnum, write.dep_delay, expires)
         for number, value_of in ((1, lambda each: each.tailnum), (4, late_value)):
             mine = value_of(row)
             for key, other in live.items():
@@ -103,12 +103,12 @@ class Model:
         self.rows[write.key] = row
 
 
-def late_value(row: Row) -> float | None:
+def late_value(row: HeldFlight) -> float | None:
     return row.dep_delay if row.dep_delay >= 1.0 else None
 
 
 @dataclass(frozen=True)
-class Write:
+class FlightWrite:
     kind: str
     key: tuple[str, int]
     tailnum: str | None = None
@@ -130,7 +130,7 @@ class Write:
 
 
 WRITES = st.builds(
-    Write,
+    FlightWrite,
     st.sampled_from(["put", "put", "put", "patch", "delete"]),
     st.tuples(st.sampled_from(["UA", "DL"]), st.integers(0, 4)),
     st.sampled_from([None, "N1", "N2"]),
@@ -142,7 +142,7 @@ WRITES = st.builds(
 )
 # Of plain puts the fold has a path of its own.
 PLAIN_WRITES = st.builds(
-    Write, st.just("put"), st.tuples(st.just("UA"), st.integers(0, 4)), st.sampled_from([None, "N1", "N2"])
+    FlightWrite, st.just("put"), st.tuples(st.just("UA"), st.integers(0, 4)), st.sampled_from([None, "N1", "N2"])
 )
 BATCHES = st.lists(
     st.tuples(
@@ -154,7 +154,7 @@ BATCHES = st.lists(
 )
 
 
-def fixed(write: Write) -> Write:
+def fixed(write: FlightWrite) -> FlightWrite:
     return replace(write, ttl=write.ttl if write.kind == "put" and write.expiry is Expiry.TTL else 0)
 
 
@@ -162,9 +162,9 @@ def fixed(write: Write) -> Write:
 @given(drawn=BATCHES, size=st.integers(1, 5))
 @settings(deadline=None, max_examples=60)
 def test_no_two_rows_have_a_value_wherever_a_chunk_ends(
-    kind: str, drawn: list[tuple[int, list[Write]]], size: int, tmp_path_factory: pytest.TempPathFactory
+    kind: str, drawn: list[tuple[int, list[FlightWrite]]], size: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    log, model, batches, wanted = StoredLog(), Model(), [], {}
+    log, model, batches, wanted = StoredLog(), UniqueModel(), [], {}
     for later_ms, writes in drawn:
         writes = [fixed(write) for write in writes]
         first = log.next_offset
@@ -175,7 +175,7 @@ def test_no_two_rows_have_a_value_wherever_a_chunk_ends(
             for place, write in enumerate(group):
                 try:
                     model.write(write)
-                except (Doubled, Refused) as refused:
+                except (Doubled, NotWritten) as refused:
                     model.rows = before
                     for member in range(len(group)):
                         wanted[first + at + member] = (refused, first + at + place)
@@ -199,8 +199,8 @@ def test_no_two_rows_have_a_value_wherever_a_chunk_ends(
     index.close()
 
 
-def groups_of(writes: list[Write]) -> list[tuple[int, list[Write]]]:
-    groups: list[tuple[int, list[Write]]] = []
+def groups_of(writes: list[FlightWrite]) -> list[tuple[int, list[FlightWrite]]]:
+    groups: list[tuple[int, list[FlightWrite]]] = []
     for at, write in enumerate(writes):
         if write.grouped and groups:
             groups[-1][1].append(write)

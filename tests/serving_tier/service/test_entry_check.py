@@ -163,3 +163,27 @@ def test_an_index_of_some_rows_is_judged_by_its_conditions(tmp_path: Path, log: 
         change(opened, unmet, len(flight_key("UA", 3)).to_bytes(2))
         wrong = [WrongEntry("late", flight_key("UA", 12), "missing"), WrongEntry("late", flight_key("UA", 3), "stale")]
         assert checked(opened) == CheckedEntries(10, 2, wrong)
+
+
+def test_two_rows_with_a_value_of_a_unique_index_are_named(tmp_path: Path, log: StoredLog) -> None:
+    """As a replica would have them whose index was not looked at."""
+    alone = TableIndex(1, "alone", ("carrier", "tailnum"), unique=True)
+    definition = replace(FLIGHTS, indexes=(alone,))
+    index = LmdbIndex.open(tmp_path / "unique", partition=PartitionId(TABLE, PARTITION), definition=definition)
+    index.apply(
+        log.append(
+            put(flight_key("UA", 1), flight("UA", 1, "N1")),
+            put(flight_key("UA", 2), flight("UA", 2, "N2")),
+            put(flight_key("UA", 3), flight("UA", 3, None)),
+            put(flight_key("UA", 4), flight("UA", 4, None)),
+            put(flight_key("UA", 5), flight("UA", 5, "N2"), expiry=Expiry.TTL, expiry_ms=0),
+        )
+    )
+    assert checked(index) == CheckedEntries(4, 0, [])
+    with index._write("data") as txn:
+        stored = txn.get(flight_key("UA", 1))
+        txn.put(flight_key("UA", 9), stored[:8] + flight("UA", 9, "N1"))
+    number, value = alone.number.to_bytes(2), encode_element("UA") + encode_element("N1")
+    change(index, number + value + flight_key("UA", 9), len(flight_key("UA", 9)).to_bytes(2))
+    assert checked(index) == CheckedEntries(5, 1, [WrongEntry("alone", flight_key("UA", 9), "doubled")])
+    index.close()
