@@ -1,4 +1,6 @@
-"""An ordered index of a table of rows: its name, the fields that it sorts by, and which rows it has."""
+"""An ordered index of a table of rows: its name, the fields that it sorts by, and which rows it has. And the format
+versions of the definitions that have it.
+"""
 
 from __future__ import annotations
 
@@ -323,7 +325,7 @@ def _refuse(index: TableIndex, why: str) -> NoReturn:
     raise InvalidSchema(f"the index {name}: {why}", field=name, reason=why)
 
 
-_OF_NO_INDEXES: Final = 1
+_FORMAT_VERSION: Final = 1
 _OF_INDEXES: Final = 2
 _OF_HISTORY: Final = 3
 """Of one whose indexes are not those with which the table began."""
@@ -336,7 +338,7 @@ _OF_UNIQUE: Final = 6
 
 _FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
 _FIELDS_OF: Final = {
-    _OF_NO_INDEXES: _FIELDS,
+    _FORMAT_VERSION: _FIELDS,
     _OF_INDEXES: _FIELDS | {"indexes"},
     _OF_HISTORY: _FIELDS | {"indexes", "index_history"},
     _OF_WHERE: _FIELDS | {"indexes", "index_history"},
@@ -356,7 +358,7 @@ def format_of(indexes: Sequence[TableIndex], history: IndexHistory, keeps: KeptH
         return _OF_WHERE
     if history.changes:
         return _OF_HISTORY
-    return _OF_INDEXES if indexes else _OF_NO_INDEXES
+    return _OF_INDEXES if indexes else _FORMAT_VERSION
 
 
 def check_format(document: Mapping[str, Any]) -> None:
@@ -370,5 +372,5 @@ def check_format(document: Mapping[str, Any]) -> None:
     if version not in _FIELDS_OF or unknown:
         raise UnknownFormat(
             f"the table's definition has format {version}{' with ' if unknown else ''}{', '.join(unknown)}, "
-            f"this process reads {_OF_NO_INDEXES} to {_OF_UNIQUE}: update it"
+            f"this process reads {_FORMAT_VERSION} to {_OF_UNIQUE}: update it"
         )

@@ -149,3 +149,27 @@ def test_indexes_come_and_go(found: FoundTable) -> None:
     assert "late (flight) where delay=1.0.., gate=B7" in explained.stdout
     assert found.run("table", "index", "drop", name, "late").returncode == 0
     assert "no index serves this" in found.run("find", name, "--field", "flight=2").stderr
+
+
+def test_a_unique_index_comes_with_its_table(server: ServerProcess, table_name: str, tmp_path: Path) -> None:
+    name = f"{table_name}_alone"
+    table = FoundTable(server, name, tmp_path)
+    refused = table.create("by_gate=gate:unique")
+    assert refused.returncode == 2, refused
+    assert "has not the fields that decide the partition (carrier, flight)" in refused.stderr
+    options = ("--schema", str(tmp_path / "departure.avsc"), "--key", "carrier,flight", "--partition-by", "carrier")
+    made = table.run("table", "create", name, "-p", "2", *options, "--index", "by_gate=carrier,gate:unique")
+    assert (made.returncode, made.stderr) == (0, "")
+    assert table.run("table", "index", "list", name).stdout == "unique by_gate (carrier, gate)\n"
+    (shown,) = map(json.loads, table.run("table", "index", "list", name, "--json").stdout.splitlines())
+    assert shown == {"name": "by_gate", "fields": ["carrier", "gate"], "in_service": True, "unique": True}
+    rows = [json.dumps({"carrier": "UA", "flight": number, "gate": "B7", "delay": 0.0}) for number in (1, 2)]
+    assert table.run("put", name, rows[0]).returncode == 0
+    second = table.run("put", name, rows[1])
+    assert second.returncode != 0
+    assert 'the row with the key ["UA",1] has the values of carrier, gate' in second.stderr
+    again = table.run("table", "index", "create", name, "by_gate", "carrier", "gate", "--unique")
+    assert (again.returncode, again.stderr) == (0, "")
+    later = table.run("table", "index", "create", name, "by_delay", "carrier", "delay", "--unique")
+    assert later.returncode != 0
+    assert "comes with its table" in later.stderr

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
-from kit.clients.kv_servers import DEADLINE_S, KVClient, number, refused, taken
+from kit.clients.kv_servers import DEADLINE_S, KVClient, number, refusal_of, refused, taken
 from kit.flight_rows import LATER_SCHEMA, UNNUMBERED_FLIGHTS, flight_key
 
 from log_tier.rows.table_index import TableIndex
@@ -28,6 +28,15 @@ def row(carrier: str, flight: int, tailnum: str | None = None, dep_delay: float 
 
 def key(carrier: str, flight: int) -> bytes:
     return json.dumps([carrier, flight], separators=(",", ":")).encode()
+
+
+async def settled(call: Awaitable[Any]) -> str:
+    """Why a call was refused; empty: it was not."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as failure:
+        return refusal_of(failure).reason
+    return ""
 
 
 class RowClient(KVClient):
@@ -147,6 +156,10 @@ class TestKeysAndValues:
         later = tables.IndexChange(name="later", fields=["carrier", "tailnum"], unique=True)
         asked = alone.tables.Alter(tables.AlterTableRequest(name=alone.table, index=later), timeout=DEADLINE_S)
         assert (await refused(asked)).reason == "invalid_schema"
+        wanted = [each.put_row("UA", 10 + at, "N9") for at, each in enumerate([alone, *others] * 4)]
+        found = await asyncio.gather(*map(settled, wanted))
+        assert found.count("") == 1, "of callers at all servers at once one has the value"
+        assert found.count("unique_violation") == len(wanted) - 1
         for each in (alone, *others):
             await each.channel.close(None)
 

@@ -72,7 +72,7 @@ def of_rows() -> dict[str, Document]:
         "definition of a table": json_document(
             DEFINITION,
             lambda data, _: _read_definition(data),
-            "log_tier/rows/definition.py",
+            "log_tier/rows/table_index.py",
             version="v",
             required="schemas",
             changed=plain_json,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import time
 from decimal import Decimal
 from typing import Any
@@ -18,6 +19,7 @@ from log_tier.rows.framing import frame
 from log_tier.rows.json_rows.json_form import row_from_json
 from log_tier.rows.key_fields import KeyField
 from log_tier.rows.schema import NumberedSchema, RowSchema
+from log_tier.rows.table_index import TableIndex
 from spark_bulk.source.model.key_ranges import ALL_KEYS, KeyRange
 from spark_bulk.source.model.row_columns import (
     as_row_column,
@@ -157,6 +159,9 @@ def test_columns_that_are_none_of_the_table_s_are_refused_before_the_first_row()
     by_text = TableDefinition(key="str", value="row", schemas=FLIGHTS.schemas)
     with pytest.raises(InvalidRequest, match="the keys of this table are str, and no fields of its rows"):
         RowEncoder(by_text, FIELDS)
+    alone = replace(FLIGHTS, indexes=(TableIndex(1, "by_tail", ("carrier", "tailnum"), unique=True),))
+    with pytest.raises(InvalidRequest, match="a job of Spark does not wait for verdicts"):
+        RowEncoder(alone, FIELDS)
 
 
 def test_an_entry_that_is_too_long_for_an_index_is_refused_and_not_void() -> None:
