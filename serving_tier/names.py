@@ -3,6 +3,7 @@
     DATA/                           a serving node's data folder, or that of `duramen up`
       node.json, node.lock          who the node is; held by its process
       index/TABLE/PARTITION/        a replica's index: data.mdb, lock.mdb, index.json
+      index/TABLE/3/text-7/         its text index 7, if the table has one
       index/TABLE/3.v2/             version 2 of it
       index/TABLE/3.rebuild/        one that is rebuilt to replace it; 3.old/ is the one whose place it took
       index/TABLE/3.damaged-1/      one that `duramen log repair` moved away
@@ -56,6 +57,8 @@ __all__ = [
     "rebuild_folder",
     "replaced_folder",
     "snapshot_path",
+    "text_folder",
+    "text_number",
     "version_folder",
 ]
 
@@ -164,6 +167,20 @@ def incoming_folder(folder: P) -> P:
 def replaced_folder(folder: P) -> P:
     """The folder of the old index while another takes its place in `folder`."""
     return folder.with_name(f"{folder.name}.replaced")
+
+
+_TEXT: Final = re.compile(r"text-([1-9][0-9]*)")
+
+
+def text_folder(folder: P, number: int) -> P:
+    """The folder of a text index of the replica in `folder`: it goes where that one goes, and with it."""
+    return folder / f"text-{number}"
+
+
+def text_number(name: str) -> int | None:
+    """The number of the text index whose folder has this name; None for any other name."""
+    found = _TEXT.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 _STAGES: Final = ("rebuild", "old", "incoming", "replaced")

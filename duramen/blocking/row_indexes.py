@@ -13,6 +13,7 @@ from duramen.client.row_table import RowTable
 from duramen.client.rows import row_indexes, row_results
 from duramen.client.rows.row_codec import RowCodec
 from duramen.client.rows.row_finds import plan_of
+from duramen.client.rows.texts import row_searches
 from duramen.client.transport.loop_thread import LoopThread
 from log_tier.model.errors import IndexBuilding, InvalidRequest
 from log_tier.rows.finding.found_range import FindPlan
@@ -31,6 +32,7 @@ class IndexedRows(Generic[R]):
     create_index = wrapped(row_indexes.RowIndexes.create_index)
     drop_index = wrapped(row_indexes.RowIndexes.drop_index)
     indexes = wrapped(row_indexes.RowIndexes.indexes)
+    search = wrapped(row_searches.RowSearches.search)
     history = wrapped(row_results.RowHistory.history)
 
     def diff(

@@ -24,6 +24,7 @@ from duramen.client.rows.row_patches import PatchedFields
 from duramen.client.rows.row_results import RowHistory, TypedChange, TypedEntry, changes_of, keys_of, rows_of
 from duramen.client.rows.shapes.arrow_schema import ArrowSchema
 from duramen.client.rows.shapes.shape import shape_of
+from duramen.client.rows.texts.row_searches import RowSearches
 from duramen.client.table import Level, Table
 from duramen.client.watch import Watch
 from log_tier.model.errors import FieldAbsent, NumberOverflow, UnknownFormat
@@ -38,7 +39,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
-class RowTable(RowFinds[R], RowIndexes[R], RowFrames[R], RowHistory[R]):
+class RowTable(RowFinds[R], RowSearches[R], RowIndexes[R], RowFrames[R], RowHistory[R]):
     """A table whose values are rows, and whose keys are fields of them: `create_table(…, row=Flight, key=(…))`.
 
     Calls, levels, tokens, timeouts and errors are those of `Table`; `stored` is the same table in bytes. Besides, each

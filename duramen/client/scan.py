@@ -1,4 +1,4 @@
-"""Scans, page by page."""
+"""Scans, page by page, and searches, which have one page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from duramen.client.transport.retry import ask_until
 from log_tier.model.errors import PermissionDenied, TableNotFound
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
-from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk
+from router.data.requests import SCAN_PAGE_FIRST, ScanRequest, ScanResult, ScanWalk, TextSearch
 from router.data.seam import CallerReads, FirstPage
 
-__all__ = ["begun_scan", "scan_table", "scanned_pages", "table_pages"]
+__all__ = ["begun_scan", "scan_table", "scanned_pages", "search_table", "table_pages"]
 
 
 def begun_scan(direct: CallerReads, asked_range: ScanRange) -> FirstPage | None:
@@ -124,3 +124,34 @@ async def scan_table(
         walk.took(page)
         yield page
         deadline = loop.time() + timeout
+
+
+async def search_table(
+    lookup: TableLookup,
+    search: TextSearch,
+    limit: int,
+    *,
+    after: str | Token | None,
+    level: Level,
+    timeout: float | None,
+) -> ScanResult:
+    """The rows of the table behind a name that a search finds. Raises what `RowTable.search` does."""
+    context = lookup.context
+    deadline = context.deadline(timeout)
+    ref = lookup.ref or await lookup.resolve(deadline)
+    ref, asked = await lookup.asked(ref, after, level, deadline)
+    request = ScanRequest(
+        ref.id,
+        limit=limit,
+        after=asked.named(context.session, ref),
+        strong=asked.strong,
+        lag_max_ms=asked.lag_max_ms,
+        search=search,
+    )
+    try:
+        page = await ask_until(deadline, lambda remaining: context.connection.scan(request, timeout=remaining))
+    except (TableNotFound, PermissionDenied) as error:
+        raise lookup.gone(error) from error
+    if asked.seen:
+        context.session.saw_all(ref, page.applied)
+    return page

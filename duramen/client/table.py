@@ -17,7 +17,7 @@ from duramen.client.model.pages import items_of
 from duramen.client.model.results import Done, Entry, KeyVersion, ManyDone, Number
 from duramen.client.model.scan_range import ScanRange
 from duramen.client.past.table_states import TableStates
-from duramen.client.scan import scanned_pages, table_pages
+from duramen.client.scan import scanned_pages, search_table, table_pages
 from duramen.client.table_writer import TableWriter
 from duramen.client.transport.resp_fast_path import FastPathTable, Lost
 from duramen.client.watch import WatchedTable
@@ -28,6 +28,7 @@ from log_tier.model.record import Operation
 from log_tier.model.table_ref import TableRef
 from log_tier.model.tokens import Token
 from log_tier.rows.finding.found_range import FindPlan
+from router.data.requests import ScanResult, TextSearch
 from router.data.seam import CallerReads
 
 __all__ = ["Level", "Table"]
@@ -196,6 +197,12 @@ class Table(WatchedTable, TableStates):
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]:
         """For tables of rows: the entries and values of a plan's range, page by page."""
         return table_pages(self.lookup, ScanRange.of_plan(plan, limit), after, level, timeout)
+
+    async def search_page(
+        self, search: TextSearch, limit: int, *, after: str | Token | None, level: Level, timeout: float | None
+    ) -> ScanResult:
+        """For tables of rows: the rows that a text index finds."""
+        return await search_table(self.lookup, search, limit, after=after, level=level, timeout=timeout)
 
     # --- writing
 

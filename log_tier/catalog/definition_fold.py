@@ -111,13 +111,15 @@ def _indexed(
 ) -> tuple[JobKind, Mapping[str, ArgumentValue]]:
     """Give an index its number, or find it."""
     fields = tuple(command.fields.split(",")) if command.fields else ()
-    change = IndexChange(command.name, fields, unpack_where(command.where))
+    change = IndexChange(command.name, fields, unpack_where(command.where), kind=command.kind)
     later = change.next_of(present, table.name)
     arguments: dict[str, ArgumentValue] = {"definition": later.number, "index": command.name}
     if not command.fields:
-        return JobKind.DROP_INDEX, {**arguments, "number": present.index_named(command.name).number}
-    where = {"where": command.where} if command.where else {}
-    return JobKind.CREATE_INDEX, {**arguments, "number": later.history.last, "fields": command.fields, **where}
+        found = change.found_in(present)
+        assert found is not None, f"the index {command.name} is there"
+        return JobKind.DROP_INDEX, {**arguments, "number": found.number}
+    more = {name: said for name, said in (("where", command.where), ("kind", command.kind)) if said}
+    return JobKind.CREATE_INDEX, {**arguments, "number": later.history.last, "fields": command.fields, **more}
 
 
 def goes_over_by(job: Job) -> str:
@@ -158,8 +160,10 @@ def next_definition(cluster: ClusterMap, job: Job, number: int = 0) -> TableDefi
         return present.without_index(index)
     if number:
         return present.with_index_served(index)
-    where = unpack_where(str(job.arguments.get("where", "")))
-    return present.with_index(str(job.arguments["index"]), str(job.arguments["fields"]).split(","), where)
+    name, fields = str(job.arguments["index"]), str(job.arguments["fields"]).split(",")
+    if job.arguments.get("kind"):
+        return present.with_text(name, fields)
+    return present.with_index(name, fields, unpack_where(str(job.arguments.get("where", ""))))
 
 
 def end_alter(cluster: ClusterMap, job: Job, number: int) -> ClusterMap:

@@ -12,6 +12,7 @@ from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import EvolutionMode, check_evolution
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import FieldCondition, TableIndex
+from log_tier.rows.text_index import TEXT_KIND, TextIndex
 
 __all__ = [
     "ALTER_COMMANDS",
@@ -58,6 +59,8 @@ class AlterIndexes:
     """Which node puts the barriers into the logs."""
     where: str = ""
     """Which rows a new index has (`log_tier.rows.table_index.pack_where`); empty: all."""
+    kind: str = ""
+    """Of a new index: `text`; empty: an ordered one."""
 
 
 AlterCommand = AlterTable | AlterIndexes
@@ -104,19 +107,25 @@ class IndexChange:
     """Which rows a new index has; none: all."""
     unique: bool = False
     """No two rows may have the same values of the fields."""
+    kind: str = ""
+    """Of a new index: `text`; empty: an ordered one."""
 
-    def found_in(self, definition: TableDefinition) -> TableIndex | None:
+    def found_in(self, definition: TableDefinition) -> TableIndex | TextIndex | None:
         """The index of that name. Raises `InvalidSchema` where it has other fields, or other rows, than a new one
-        should have.
+        should have, or is of another kind.
         """
-        found = next((each for each in definition.indexes if each.name == self.name), None)
+        every: tuple[TableIndex | TextIndex, ...] = (*definition.indexes, *definition.texts)
+        found = next((each for each in every if each.name == self.name), None)
+        if found is not None and self.fields and isinstance(found, TextIndex) != (self.kind == TEXT_KIND):
+            why = "the table has one of that name already, of another kind: drop it, or choose another"
+            raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
         if found is not None and self.fields and found.fields != self.fields:
             why = f"the table has one of that name already, by {', '.join(found.fields)}: drop it, or choose another"
             raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
-        if found is not None and self.fields and found.where != self.where:
+        if isinstance(found, TableIndex) and self.fields and found.where != self.where:
             why = "the table has one of that name already, of other rows: drop it, or choose another"
             raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
-        if found is not None and self.fields and found.unique != self.unique:
+        if isinstance(found, TableIndex) and self.fields and found.unique != self.unique:
             why = f"the table has one of that name already, which is {'' if found.unique else 'not '}unique"
             raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
         return found
@@ -132,14 +141,25 @@ class IndexChange:
             what = "bytes" if definition is None else definition.value
             raise InvalidRequest(f"the values of table {table} are {what}: tables of rows alone have indexes")
         if not self.fields:
-            return definition.without_index(definition.index_named(self.name).number)
+            found = self.found_in(definition) or definition.index_named(self.name)
+            return definition.without_index(found.number)
+        if self.kind not in ("", TEXT_KIND):
+            raise InvalidRequest(f"an index is ordered or of kind {TEXT_KIND}, not {ascii(self.kind)[:40]}")
+        if self.kind and (self.where or self.unique):
+            raise InvalidRequest(
+                "a text index has all rows, and words of many: conditions and unique are for ordered ones"
+            )
         if self.found_in(definition) is None and self.unique:
             why = (
                 "a unique index comes with its table, whose log decides from its first record on: make the table with "
                 "it (create_table(…, indexes=…)), and load the rows there"
             )
             raise InvalidSchema(f"the index {self.name}: {why}", field=self.name, reason=why)
-        later = definition.with_index(self.name, self.fields, self.where)
+        later = (
+            definition.with_text(self.name, self.fields)
+            if self.kind
+            else definition.with_index(self.name, self.fields, self.where)
+        )
         _check_size(later, f"{table} with this index")
         return later
 

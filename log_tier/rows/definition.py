@@ -9,10 +9,11 @@ from functools import cached_property, lru_cache
 from itertools import starmap
 from typing import Any, Final, Literal, NoReturn, get_args
 
-from log_tier.model.errors import IndexBuilding, InvalidKey, InvalidRequest, InvalidSchema, UnknownFormat
+from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema, UnknownFormat
 from log_tier.model.kept_history import KeptHistory
 from log_tier.model.record import check_key
 from log_tier.rows.avro.avro_types import AvroType
+from log_tier.rows.definition_format import check_format, format_of
 from log_tier.rows.judge import RowJudge
 from log_tier.rows.key_fields import (
     KEY_FIELDS_MAX,
@@ -23,16 +24,8 @@ from log_tier.rows.key_fields import (
     without_null,
 )
 from log_tier.rows.schema import NumberedSchema, RowSchema
-from log_tier.rows.table_index import (
-    INDEXES_MAX,
-    FieldCondition,
-    IndexHistory,
-    TableIndex,
-    check_format,
-    format_of,
-    indexes_from_listed,
-    listed_indexes,
-)
+from log_tier.rows.table_index import FieldCondition, IndexHistory, TableIndex, indexes_from_listed, listed_indexes
+from log_tier.rows.text_index import TextIndex, indexes_refusal, listed_texts, texts_from_listed
 from log_tier.rows.tuple_key import pack_key
 
 __all__ = [
@@ -41,7 +34,6 @@ __all__ = [
     "SCHEMA_NUMBER_MAX",
     "TableDefinition",
     "ValueKind",
-    "check_index",
     "says_form",
 ]
 
@@ -81,6 +73,8 @@ class TableDefinition:
     """How the indexes became what they are."""
     keeps: KeptHistory | None = None
     """How much of what its keys had before stays; None: nothing. The same for the table's life."""
+    texts: tuple[TextIndex, ...] = ()
+    """Its text indexes, in the order of their numbers, which are of one row with those of `indexes`."""
 
     def __post_init__(self) -> None:
         if type(self.number) is not int or not 1 <= self.number <= _NUMBER_MAX:
@@ -138,21 +132,12 @@ class TableDefinition:
         return any(each.number == number for each in self.schemas)
 
     def _check_indexes(self) -> None:
-        if not isinstance(self.indexes, tuple) or not all(isinstance(each, TableIndex) for each in self.indexes):
-            _refuse("indexes", "they are a tuple of TableIndex")
-        if self.indexes and self.value != "row":
-            _refuse("indexes", f"its values are {self.value}: tables of rows alone have indexes")
-        if len(self.indexes) > INDEXES_MAX:
-            _refuse("indexes", f"a table has at most {INDEXES_MAX}, not {len(self.indexes)}")
-        names, numbers = [each.name for each in self.indexes], [each.number for each in self.indexes]
-        for name in names:
-            if names.count(name) > 1:
-                _refuse("indexes", f"two of them are called {name}")
-        if numbers != sorted(set(numbers)):
-            _refuse("indexes", f"each has a number of its own, in their order: {numbers}")
-        for each in self.indexes:
+        if why := indexes_refusal(self.indexes, self.texts, self.value):
+            _refuse("indexes", why)
+        every: tuple[TableIndex | TextIndex, ...] = (*self.indexes, *self.texts)
+        for each in every:
             each.check([numbered.schema for numbered in self.schemas])
-        if why := self.history.refusal(self.number, self.indexes):
+        if why := self.history.refusal(self.number, every):
             _refuse("indexes", why)
 
     def index_named(self, name: str) -> TableIndex:
@@ -202,6 +187,13 @@ class TableDefinition:
         building = (*before.building, index.number)
         return self._with_indexes((*self.indexes, index), replace(before, last=index.number, building=building))
 
+    def with_text(self, name: str, fields: Sequence[str]) -> TableDefinition:
+        """The next definition of the table, with one text index more, which is being built. Raises `InvalidSchema`."""
+        before = self.history if self.history.changes else IndexHistory(0, self.indexes, self._last_index)
+        text = TextIndex(before.last + 1, name, tuple(fields))
+        later = replace(before, last=text.number, building=(*before.building, text.number))
+        return self._with_indexes(self.indexes, later, (*self.texts, text))
+
     def with_index_served(self, number: int) -> TableDefinition:
         """The next definition of the table, in which an index that was being built is in service."""
         assert number in self.history.building, f"the index {number} is not being built"
@@ -213,12 +205,15 @@ class TableDefinition:
         before = self.history if self.history.changes else IndexHistory(0, self.indexes, self._last_index)
         building = tuple(each for each in before.building if each != number)
         left = tuple(each for each in self.indexes if each.number != number)
-        assert len(left) < len(self.indexes), f"the table has no index {number}"
-        return self._with_indexes(left, replace(before, building=building))
+        texts = tuple(each for each in self.texts if each.number != number)
+        assert (left, texts) != (self.indexes, self.texts), f"the table has no index {number}"
+        return self._with_indexes(left, replace(before, building=building), texts)
 
-    def _with_indexes(self, indexes: tuple[TableIndex, ...], history: IndexHistory) -> TableDefinition:
-        counted = replace(history, changes=history.changes + 1)
-        return replace(self, number=self.number + 1, indexes=indexes, history=counted)
+    def _with_indexes(
+        self, indexes: tuple[TableIndex, ...], history: IndexHistory, texts: tuple[TextIndex, ...] | None = None
+    ) -> TableDefinition:
+        counted, texts = replace(history, changes=history.changes + 1), self.texts if texts is None else texts
+        return replace(self, number=self.number + 1, indexes=indexes, history=counted, texts=texts)
 
     @property
     def _last_index(self) -> int:
@@ -232,7 +227,7 @@ class TableDefinition:
         more = self.number - 1 - self.history.changes
         indexes = self.history.first if self.history.changes else self.indexes
         schemas = self.schemas[: max(1, len(self.schemas) - more)]
-        return replace(self, number=1, schemas=schemas, indexes=indexes, history=IndexHistory())
+        return replace(self, number=1, schemas=schemas, indexes=indexes, history=IndexHistory(), texts=())
 
     def continues(self, earlier: TableDefinition) -> bool:
         """Whether it is `earlier`, or a later definition of the same table. O(schemas)."""
@@ -245,7 +240,8 @@ class TableDefinition:
             and len(self.schemas) == len(earlier.schemas) + more - changes
             and self.schemas[: len(earlier.schemas)] == earlier.schemas
             and self.first.indexes == earlier.first.indexes
-            and (changes > 0 or (self.indexes, self.history) == (earlier.indexes, earlier.history))
+            and (changes > 0 or (self.indexes, self.texts) == (earlier.indexes, earlier.texts))
+            and (changes > 0 or self.history == earlier.history)
         )
 
     @property
@@ -290,7 +286,7 @@ class TableDefinition:
     def to_document(self) -> dict[str, Any]:
         """This definition as values of JSON."""
         document: dict[str, Any] = {
-            "v": format_of(self.indexes, self.history, self.keeps),
+            "v": format_of(self.indexes, self.history, self.keeps, self.texts),
             "number": self.number,
             "key": self.key
             if isinstance(self.key, str)
@@ -306,6 +302,8 @@ class TableDefinition:
             document["index_history"] = [past.changes, listed_indexes(past.first), past.last, list(past.building)]
         if self.keeps is not None:
             document["keeps"] = self.keeps.listed()
+        if self.texts:
+            document["texts"] = listed_texts(self.texts)
         return document
 
     @classmethod
@@ -325,6 +323,7 @@ class TableDefinition:
                 indexes=indexes_from_listed(document.get("indexes", ())),
                 history=IndexHistory.from_listed(*document.get("index_history", ())),
                 keeps=KeptHistory.from_listed(document["keeps"]) if "keeps" in document else None,
+                texts=texts_from_listed(document.get("texts", ())),
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise UnknownFormat(f"the table's definition cannot be read ({error!r}): update this process") from error
@@ -343,20 +342,6 @@ def _listed(document: Mapping[str, Any]) -> Sequence[tuple[int, str]]:
 def says_form(definition: TableDefinition | None) -> bool:
     """Are keys and values something else than just any bytes? A definition may say no more than what a table keeps."""
     return definition is not None and (definition.key, definition.value) != ("bytes", "bytes")
-
-
-def check_index(index: TableIndex, definition: TableDefinition | None) -> None:
-    """Raise `InvalidRequest` where a table of this definition has not just this index, `IndexBuilding` where that is
-    not in service.
-    """
-    if definition is None or index not in definition.indexes:
-        (definition or TableDefinition()).index_named(index.name)
-        raise InvalidRequest(f"the table's index {index.name} is another one by now: open the table again")
-    if index.number in definition.history.building:
-        raise IndexBuilding(
-            f"the index {index.name} is being built: ask again when it is in service, or scan the table",
-            index=index.name,
-        )
 
 
 @lru_cache(maxsize=_JUDGES_MAX)

@@ -9,10 +9,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
-from log_tier.model.errors import InvalidKey, InvalidSchema, UnknownFormat
-from log_tier.model.kept_history import KeptHistory
+from log_tier.model.errors import InvalidKey, InvalidSchema
 from log_tier.model.record import KEY_BYTES_MAX
 from log_tier.rows.avro.avro_types import AvroType, NamedTypes
 from log_tier.rows.avro.logical_types import logical_of
@@ -32,10 +31,9 @@ __all__ = [
     "FieldCondition",
     "FieldPath",
     "IndexHistory",
+    "NumberedIndex",
     "TableIndex",
-    "check_format",
     "condition_between",
-    "format_of",
     "indexes_from_listed",
     "listed_indexes",
     "pack_where",
@@ -172,6 +170,13 @@ class TableIndex:
         return without_null(_type_at(self, path, schema)[0])[0]
 
 
+class NumberedIndex(Protocol):
+    """An index of any kind."""
+
+    @property
+    def number(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class IndexHistory:
     """How the indexes of a table became what they are. The default: they came with the table."""
@@ -192,7 +197,7 @@ class IndexHistory:
         """Read what a document has of it. Raises as `indexes_from_listed`."""
         return cls(changes, indexes_from_listed(first), last, tuple(building))
 
-    def refusal(self, number: int, indexes: Sequence[TableIndex]) -> str:
+    def refusal(self, number: int, indexes: Sequence[NumberedIndex]) -> str:
         """Why it is none of a table's definition `number` with these indexes; empty: it is one."""
         if type(self.changes) is not int or not 0 <= self.changes < number:
             return f"definition {number} cannot have changed them {ascii(self.changes)[:40]} times"
@@ -323,54 +328,3 @@ def unpack_where(text: str) -> tuple[FieldCondition, ...]:
 def _refuse(index: TableIndex, why: str) -> NoReturn:
     name = index.name if isinstance(index.name, str) and len(index.name) <= 64 else ascii(index.name)[:64]
     raise InvalidSchema(f"the index {name}: {why}", field=name, reason=why)
-
-
-_FORMAT_VERSION: Final = 1
-_OF_INDEXES: Final = 2
-_OF_HISTORY: Final = 3
-"""Of one whose indexes are not those with which the table began."""
-_OF_WHERE: Final = 4
-"""Of one that has, or began with, an index of some rows only."""
-_OF_KEPT: Final = 5
-"""Of one whose table keeps what its keys had before."""
-_OF_UNIQUE: Final = 6
-"""Of one that has, or began with, an index whose values one row has alone. It may keep what keys had before."""
-
-_FIELDS: Final = frozenset({"v", "number", "key", "value", "schemas", "partition_by"})
-_FIELDS_OF: Final = {
-    _FORMAT_VERSION: _FIELDS,
-    _OF_INDEXES: _FIELDS | {"indexes"},
-    _OF_HISTORY: _FIELDS | {"indexes", "index_history"},
-    _OF_WHERE: _FIELDS | {"indexes", "index_history"},
-    _OF_KEPT: _FIELDS | {"indexes", "index_history", "keeps"},
-    _OF_UNIQUE: _FIELDS | {"indexes", "index_history", "keeps"},
-}
-
-
-def format_of(indexes: Sequence[TableIndex], history: IndexHistory, keeps: KeptHistory | None) -> int:
-    """The version in which a definition is written."""
-    known = (*indexes, *history.first)
-    if any(each.unique for each in known):
-        return _OF_UNIQUE
-    if keeps is not None:
-        return _OF_KEPT
-    if any(each.where for each in known):
-        return _OF_WHERE
-    if history.changes:
-        return _OF_HISTORY
-    return _OF_INDEXES if indexes else _FORMAT_VERSION
-
-
-def check_format(document: Mapping[str, Any]) -> None:
-    """Raise `UnknownFormat` for a newer version, and for a field that the version does not have: the fold must not pass
-    over it. `KeyError`, `TypeError` for a document that does not say what its version does.
-    """
-    version = document["v"]
-    unknown = sorted(document.keys() - _FIELDS_OF.get(version, _FIELDS))
-    if version == _OF_KEPT:
-        document["keeps"]
-    if version not in _FIELDS_OF or unknown:
-        raise UnknownFormat(
-            f"the table's definition has format {version}{' with ' if unknown else ''}{', '.join(unknown)}, "
-            f"this process reads {_FORMAT_VERSION} to {_OF_UNIQUE}: update it"
-        )

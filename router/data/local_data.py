@@ -322,7 +322,7 @@ class LocalData:
         replicas = await fresh(request.strong)
         waits_s = time() - began_s
         try:
-            page = await found_pages(replicas, request, fresh)
+            page = await found_pages(replicas, request, fresh, self.node.texts.search, left_s)
             if callers := TRACED.get():
                 trace_read(callers, time() - began_s - waits_s, page.applied.items())
             return page

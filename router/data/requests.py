@@ -180,6 +180,25 @@ class OutcomesPart(NamedTuple):
         return 0
 
 
+class TextSearch(NamedTuple):
+    """What a search asks for."""
+
+    index_name: str
+    """Of a text index."""
+    query: str
+    number: int = 0
+    """The index's number; 0: whichever has the name."""
+
+
+class Highlight(NamedTuple):
+    """A piece of a field's text in which words of a query are."""
+
+    field: str
+    text: str
+    spans: Sequence[tuple[int, int]]
+    """Where those words are in `text`: first character, and the one behind the last."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
     """One page of a table in key order, over all its partitions."""
@@ -209,6 +228,8 @@ class ScanRequest:
     """The index's number: one of that name that came later sorts by other fields. 0: whichever has the name."""
     past: PastScan | None = None
     """None: what the table has now."""
+    search: TextSearch | None = None
+    """The rows that a text index finds, the best first, in place of those of a range."""
 
     def needed(self, partition: Partition) -> Offset:
         """The offset that a replica of a partition must have applied."""
@@ -219,7 +240,7 @@ class ScanRequest:
         """The partitions of a table that can hold keys of the range: those that are named, or one where all of its keys
         begin with the fields that decide the partition, or all. Some 1 µs for a table `fields:N`.
         """
-        if self.partitions or self.index:
+        if self.partitions or self.index or self.search is not None:
             return self.partitions or [Partition(number) for number in range(partitions)]
         only = partition_of_range(self.start, self.end, partitions, partitioner)
         return [only] if only is not None else [Partition(number) for number in range(partitions)]
@@ -241,6 +262,10 @@ class ScanResult(NamedTuple):
     """Of a comparison: what each key has in the other state. `values` and `before` are empty where a key is absent."""
     before_versions: Sequence[int] = ()
     """Of a comparison: -1 where the key is absent in the other state; `versions` has it in this one."""
+    scores: Sequence[float] = ()
+    """Of a search: of each row."""
+    highlights: Sequence[Sequence[Highlight]] = ()
+    """Of a search: where the words are in the fields of each row."""
 
     @property
     def end(self) -> bytes:

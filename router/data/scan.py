@@ -8,11 +8,12 @@ from typing import Final, Protocol
 
 from log_tier.access.user_turns import ITEM_BYTES, turns_of_loop
 from log_tier.model.errors import IndexBuilding, InvalidRequest, LimitExceeded
-from log_tier.model.identifiers import Offset, Partition, PartitionId
+from log_tier.model.identifiers import Offset, Partition
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.table_index import TableIndex
 from router.data.merge import PartPage, read_merged
 from router.data.requests import ScanRequest, ScanResult
+from router.data.text.search import SearchedReplica, SearchesText, check_search, search_replicas
 from serving_tier.index.index import PastPage, PastPoint, ScanPage
 
 __all__ = ["SCAN_LIMIT_MAX", "PagedIndex", "Served", "check_scan", "found_pages", "read_index", "scan_replicas"]
@@ -67,10 +68,7 @@ class Served(Protocol):
     served: int
 
 
-class _ScannedReplica(Protocol):
-    @property
-    def id(self) -> PartitionId: ...
-
+class _ScannedReplica(SearchedReplica, Protocol):
     @property
     def progress(self) -> Served: ...
 
@@ -86,6 +84,8 @@ def check_scan(request: ScanRequest) -> None:
             size=request.limit,
         )
     past = request.past
+    if request.search is not None:
+        check_search(request)
     if past is not None and request.index:
         raise InvalidRequest("an index has no past: scan the table as it was by its keys")
     if past is not None and past.compared is not None and len(request.partitions) != 1:
@@ -102,16 +102,24 @@ async def found_pages(
     replicas: Sequence[_ScannedReplica],
     request: ScanRequest,
     newest: Callable[[], Awaitable[Sequence[_ScannedReplica]]],
+    search: SearchesText,
+    left_s: Callable[[], float],
 ) -> ScanResult:
-    """`scan_replicas`; where a replica does not have the index in service, once more with what `newest` returns:
-    replicas that have come to the barriers that the catalog knows of.
+    """`scan_replicas`, or `search_replicas`; where a replica does not have the index in service, once more with what
+    `newest` returns: replicas that have come to the barriers that the catalog knows of.
     """
-    try:
+
+    async def found(replicas: Sequence[_ScannedReplica]) -> ScanResult:
+        if request.search is not None:
+            return await search_replicas(replicas, request, search, left_s)
         return await scan_replicas(replicas, request)
+
+    try:
+        return await found(replicas)
     except (IndexBuilding, InvalidRequest):
-        if not request.index:
+        if not request.index and request.search is None:
             raise
-    return await scan_replicas(await newest(), request)
+    return await found(await newest())
 
 
 def _merged(replicas: Sequence[_ScannedReplica], request: ScanRequest) -> ScanResult:

@@ -376,6 +376,7 @@ class ScanRequest(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     INDEX_NUMBER_FIELD_NUMBER: _builtins.int
     PAST_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
     table_id: _builtins.bytes
     start: _builtins.bytes
     """Inclusive."""
@@ -412,6 +413,10 @@ class ScanRequest(_message.Message):
     def past(self) -> Global___PastScan:
         """Of a table that keeps a history: as it was. Not set: as it is."""
 
+    @_builtins.property
+    def search(self) -> Global___TextSearch:
+        """The rows that a text index finds, the best first; `limit` is at most 1000, and there is one page. Not set: a range."""
+
     def __init__(
         self,
         *,
@@ -430,14 +435,43 @@ class ScanRequest(_message.Message):
         index: _builtins.str = ...,
         index_number: _builtins.int = ...,
         past: Global___PastScan | None = ...,
+        search: Global___TextSearch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["past", b"past"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["past", b"past", "search", b"search"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "bytes_max", b"bytes_max", "end", b"end", "index", b"index", "index_number", b"index_number", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "pass_on", b"pass_on", "past", b"past", "reverse", b"reverse", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "bytes_max", b"bytes_max", "end", b"end", "index", b"index", "index_number", b"index_number", "lag_max_ms", b"lag_max_ms", "limit", b"limit", "partitions", b"partitions", "pass_on", b"pass_on", "past", b"past", "reverse", b"reverse", "search", b"search", "start", b"start", "strong", b"strong", "table_id", b"table_id", "table_versions", b"table_versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScanRequest: _TypeAlias = ScanRequest  # noqa: Y015
+
+@_typing.final
+class TextSearch(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    index: _builtins.str
+    """The name of a text index of a table of rows."""
+    query: _builtins.str
+    """Words, phrases, fields, AND, OR, NOT: see docs/GRPC.md."""
+    number: _builtins.int
+    """As index_number."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.str = ...,
+        query: _builtins.str = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "number", b"number", "query", b"query"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextSearch: _TypeAlias = TextSearch  # noqa: Y015
 
 @_typing.final
 class PastScan(_message.Message):
@@ -504,6 +538,8 @@ class ScanReply(_message.Message):
     REACHED_FIELD_NUMBER: _builtins.int
     BEFORE_FIELD_NUMBER: _builtins.int
     BEFORE_VERSIONS_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    HIGHLIGHTS_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
     reached: _builtins.bytes
     """Of the past: where there is more, go on after this key (before it, in reverse), whatever the last key of the page is."""
@@ -525,6 +561,14 @@ class ScanReply(_message.Message):
 
     @_builtins.property
     def before_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Of a search: of each row."""
+
+    @_builtins.property
+    def highlights(self) -> _containers.RepeatedCompositeFieldContainer[Global___RowHighlights]:
+        """Of a search, in the order of the rows: where the query's words are."""
+
     def __init__(
         self,
         *,
@@ -537,14 +581,65 @@ class ScanReply(_message.Message):
         reached: _builtins.bytes = ...,
         before: _abc.Iterable[_builtins.bytes] | None = ...,
         before_versions: _abc.Iterable[_builtins.int] | None = ...,
+        scores: _abc.Iterable[_builtins.float] | None = ...,
+        highlights: _abc.Iterable[Global___RowHighlights] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "before", b"before", "before_versions", b"before_versions", "keys", b"keys", "more", b"more", "reached", b"reached", "table_versions", b"table_versions", "values", b"values", "versions", b"versions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "before", b"before", "before_versions", b"before_versions", "highlights", b"highlights", "keys", b"keys", "more", b"more", "reached", b"reached", "scores", b"scores", "table_versions", b"table_versions", "values", b"values", "versions", b"versions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ScanReply: _TypeAlias = ScanReply  # noqa: Y015
+
+@_typing.final
+class RowHighlights(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIECES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pieces(self) -> _containers.RepeatedCompositeFieldContainer[Global___Highlight]: ...
+    def __init__(
+        self,
+        *,
+        pieces: _abc.Iterable[Global___Highlight] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pieces", b"pieces"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowHighlights: _TypeAlias = RowHighlights  # noqa: Y015
+
+@_typing.final
+class Highlight(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIELD_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    SPANS_FIELD_NUMBER: _builtins.int
+    field: _builtins.str
+    text: _builtins.str
+    """A piece of the field's text."""
+    @_builtins.property
+    def spans(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Two for each word: its first character in `text`, and the one behind its last."""
+
+    def __init__(
+        self,
+        *,
+        field: _builtins.str = ...,
+        text: _builtins.str = ...,
+        spans: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "spans", b"spans", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Highlight: _TypeAlias = Highlight  # noqa: Y015
 
 @_typing.final
 class WatchRequest(_message.Message):

@@ -77,6 +77,8 @@ class TableDefinition(_message.Message):
     FIRST_PARTIAL_INDEXES_FIELD_NUMBER: _builtins.int
     PARTIAL_BUILDING_FIELD_NUMBER: _builtins.int
     KEEPS_FIELD_NUMBER: _builtins.int
+    TEXT_INDEXES_FIELD_NUMBER: _builtins.int
+    TEXT_BUILDING_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Of this definition, from 1 on."""
     key: _builtins.str
@@ -123,6 +125,12 @@ class TableDefinition(_message.Message):
     def keeps(self) -> Global___KeptHistory:
         """The table keeps what its keys had before: it can be read as it was. Not there: it keeps nothing."""
 
+    @_builtins.property
+    def text_indexes(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableIndexDefinition]:
+        """With "row": its text indexes, and the numbers of those that are being built. They are numbered with the ordered ones."""
+
+    @_builtins.property
+    def text_building(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -141,10 +149,12 @@ class TableDefinition(_message.Message):
         first_partial_indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
         partial_building: _abc.Iterable[_builtins.int] | None = ...,
         keeps: Global___KeptHistory | None = ...,
+        text_indexes: _abc.Iterable[Global___TableIndexDefinition] | None = ...,
+        text_building: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["keeps", b"keeps"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["building", b"building", "first_indexes", b"first_indexes", "first_partial_indexes", b"first_partial_indexes", "index_changes", b"index_changes", "indexes", b"indexes", "keeps", b"keeps", "key", b"key", "key_fields", b"key_fields", "last_index", b"last_index", "number", b"number", "partial_building", b"partial_building", "partial_indexes", b"partial_indexes", "partition_by", b"partition_by", "schemas", b"schemas", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["building", b"building", "first_indexes", b"first_indexes", "first_partial_indexes", b"first_partial_indexes", "index_changes", b"index_changes", "indexes", b"indexes", "keeps", b"keeps", "key", b"key", "key_fields", b"key_fields", "last_index", b"last_index", "number", b"number", "partial_building", b"partial_building", "partial_indexes", b"partial_indexes", "partition_by", b"partition_by", "schemas", b"schemas", "text_building", b"text_building", "text_indexes", b"text_indexes", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -334,6 +344,7 @@ class AlterTableRequest(_message.Message):
     COMPATIBILITY_FIELD_NUMBER: _builtins.int
     IF_DEFINITION_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
+    TEXT_INDEX_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     avro: _builtins.str
     """The next schema, in Avro's JSON: at most 64 KiB without blanks."""
@@ -349,6 +360,10 @@ class AlterTableRequest(_message.Message):
     def index(self) -> Global___IndexChange:
         """In place of a schema: an index that comes or goes."""
 
+    @_builtins.property
+    def text_index(self) -> Global___IndexChange:
+        """In place of a schema: a text index that comes. It goes by `index`, as an ordered one."""
+
     def __init__(
         self,
         *,
@@ -357,10 +372,11 @@ class AlterTableRequest(_message.Message):
         compatibility: _builtins.str = ...,
         if_definition: _builtins.int = ...,
         index: Global___IndexChange | None = ...,
+        text_index: Global___IndexChange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["index", b"index"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "text_index", b"text_index"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["avro", b"avro", "compatibility", b"compatibility", "if_definition", b"if_definition", "index", b"index", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["avro", b"avro", "compatibility", b"compatibility", "if_definition", b"if_definition", "index", b"index", "name", b"name", "text_index", b"text_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

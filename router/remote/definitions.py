@@ -12,6 +12,7 @@ from log_tier.rows.definition import TableDefinition
 from log_tier.rows.evolution import check_mode
 from log_tier.rows.schema import RowSchema
 from log_tier.rows.table_index import FieldCondition, TableIndex, condition_between, listed_indexes
+from log_tier.rows.text_index import TEXT_KIND
 from router.proto import tables_pb2 as tables
 from router.remote.table_messages import kept_message
 
@@ -24,6 +25,7 @@ def definition_message(definition: TableDefinition | None) -> tables.TableDefini
         return tables.TableDefinition()
     fields = definition.key if isinstance(definition.key, tuple) else ()
     partial = {each.number for each in definition.indexes if each.where}
+    texts = {each.number for each in definition.texts}
     return tables.TableDefinition(
         number=definition.number,
         key="fields" if fields else str(definition.key),
@@ -37,11 +39,16 @@ def definition_message(definition: TableDefinition | None) -> tables.TableDefini
         index_changes=definition.history.changes,
         first_indexes=_index_messages(definition.history.first, partial=False),
         last_index=definition.history.last,
-        building=[each for each in definition.history.building if each not in partial],
+        building=[each for each in definition.history.building if each not in partial | texts],
         partial_indexes=_index_messages(definition.indexes, partial=True),
         first_partial_indexes=_index_messages(definition.history.first, partial=True),
         partial_building=[each for each in definition.history.building if each in partial],
         keeps=kept_message(definition.keeps),
+        text_indexes=[
+            tables.TableIndexDefinition(number=each.number, name=each.name, fields=each.fields)
+            for each in definition.texts
+        ],
+        text_building=[each for each in definition.history.building if each in texts],
     )
 
 
@@ -72,7 +79,7 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
             message.index_changes,
             _listed([*message.first_indexes, *message.first_partial_indexes]),
             message.last_index,
-            sorted([*message.building, *message.partial_building]),
+            sorted([*message.building, *message.partial_building, *message.text_building]),
         ]
     if message.partial_indexes or message.first_partial_indexes:
         document["v"] = 4
@@ -82,6 +89,9 @@ def definition_from(message: tables.TableDefinition) -> TableDefinition | None:
     known = (message.indexes, message.partial_indexes, message.first_indexes, message.first_partial_indexes)
     if any(each.unique for each in itertools.chain(*known)):
         document["v"] = 6
+    if message.text_indexes:
+        document["v"] = 7
+        document["texts"] = [[each.number, each.name, list(each.fields)] for each in message.text_indexes]
     return TableDefinition.from_document(document)
 
 
@@ -122,6 +132,8 @@ def change_message(name: str, change: TableChange) -> tables.AlterTableRequest:
     if isinstance(change, IndexChange):
         where = _where_messages(change.where)
         index = tables.IndexChange(name=change.name, fields=change.fields, where=where, unique=change.unique)
+        if change.kind == TEXT_KIND:
+            return tables.AlterTableRequest(name=name, text_index=index)
         return tables.AlterTableRequest(name=name, index=index)
     return tables.AlterTableRequest(
         name=name, avro=change.schema.text, compatibility=change.compatibility, if_definition=change.after
@@ -130,6 +142,9 @@ def change_message(name: str, change: TableChange) -> tables.AlterTableRequest:
 
 def change_from(message: tables.AlterTableRequest) -> TableChange:
     """Decode it. O(its schema). Raises `InvalidSchema` for what is no schema, and for a mode that is none."""
+    if message.HasField("text_index"):
+        text = message.text_index
+        return IndexChange(text.name, tuple(text.fields), _where_from(text.where), text.unique, TEXT_KIND)
     if message.HasField("index"):
         index = message.index
         return IndexChange(index.name, tuple(index.fields), _where_from(index.where), index.unique)

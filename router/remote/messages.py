@@ -38,6 +38,7 @@ from router.data.requests import (
 )
 from router.proto import keyvalue_pb2 as kv
 from router.remote.partition_lists import check_length, offsets_from, partitions_from
+from router.remote.search_messages import found_from, highlight_messages, search_from, search_message
 
 __all__ = [
     "outcomes_parts_from",
@@ -285,6 +286,7 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         index=request.index,
         index_number=request.index_number,
         past=None if past is None else kv.PastScan(time_ms=past.time_ms, compared=past.compared),
+        search=search_message(request.search),
     )
 
 
@@ -310,6 +312,7 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         message.index,
         message.index_number,
         _past_scan_from(message.past) if message.HasField("past") else None,
+        search_from(message),
     )
 
 
@@ -329,6 +332,8 @@ def scan_reply(result: ScanResult) -> kv.ScanReply:
         reached=result.reached,
         before=result.before,
         before_versions=result.before_versions,
+        scores=result.scores,
+        highlights=highlight_messages(result),
     )
 
 
@@ -350,6 +355,7 @@ def scan_result_from(reply: kv.ScanReply) -> ScanResult:
         reply.reached,
         tuple(reply.before),
         tuple(reply.before_versions),
+        *found_from(reply),
     )
 
 

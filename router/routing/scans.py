@@ -11,6 +11,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId
 from router.data.in_time import in_time
 from router.data.merge import merge_pages, merged_result, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
+from router.data.text.search import merge_found
 from router.routing.routes import Routes
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable
@@ -49,8 +50,8 @@ class RoutedScans:
             asked = replace(
                 request,
                 partitions=mine,
-                limit=_share(request.limit, len(mine), len(parts)),
-                bytes_max=max(1, request.bytes_max * len(mine) // len(parts)),
+                limit=_share(request, len(mine), len(parts)),
+                bytes_max=_share_of_bytes(request, len(mine), len(parts)),
                 after={partition: request.after[partition] for partition in mine if partition in request.after},
                 table_versions={
                     partition: version for partition, version in request.table_versions.items() if partition in mine
@@ -65,12 +66,23 @@ class RoutedScans:
         return pages[0] if len(pages) == 1 else _merged(pages, request)
 
 
-def _share(limit: int, mine: int, total: int) -> int:
-    """How many entries to ask of a node that reads `mine` of `total` partitions."""
-    return limit if mine == total else min(limit, mine * page_share(limit, total))
+def _share(request: ScanRequest, mine: int, total: int) -> int:
+    """How many entries to ask of a node that reads `mine` of `total` partitions. All of the best rows of a search may
+    be at one node.
+    """
+    limit = request.limit
+    if mine == total or request.search is not None:
+        return limit
+    return min(limit, mine * page_share(limit, total))
+
+
+def _share_of_bytes(request: ScanRequest, mine: int, total: int) -> int:
+    return request.bytes_max if request.search is not None else max(1, request.bytes_max * mine // total)
 
 
 def _merged(answers: Sequence[ScanResult], request: ScanRequest) -> ScanResult:
+    if request.search is not None:
+        return merge_found(answers, request)
     applied: dict[Partition, Offset] = {}
     versions: dict[Partition, int] = {}
     for answer in answers:

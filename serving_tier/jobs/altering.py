@@ -136,7 +136,7 @@ async def _command(table: TableEntry, change: TableChange, choose: ChooseNode) -
         raise Unavailable(f"no node is there that could alter table {table.name}: start one, and ask again")
     if isinstance(change, IndexChange):
         fields, where = ",".join(change.fields), pack_where(change.where)
-        return AlterIndexes(table.id, definition.number, change.name, fields, node, where)
+        return AlterIndexes(table.id, definition.number, change.name, fields, node, where, change.kind)
     return AlterTable(table.id, change.after or definition.number, change.schema.text, node)
 
 
@@ -147,8 +147,9 @@ def _is_same(cluster: ClusterMap, change: TableChange, running: Job) -> bool:
         return running.kind == JobKind.ALTER and cluster.schemas[int(arguments["schema"])] == change.schema.text
     if running.kind != (JobKind.CREATE_INDEX if change.fields else JobKind.DROP_INDEX):
         return False
-    asked = (change.name, ",".join(change.fields), pack_where(change.where))
-    return (arguments["index"], arguments.get("fields", ""), arguments.get("where", "")) == asked
+    asked = (change.name, ",".join(change.fields), pack_where(change.where), change.kind)
+    had = (arguments["index"], arguments.get("fields", ""), arguments.get("where", ""), arguments.get("kind", ""))
+    return had == asked
 
 
 def _gives_up(change: TableChange, running: Job) -> bool:

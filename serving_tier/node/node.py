@@ -40,6 +40,7 @@ from serving_tier.replica.applier import Applier
 from serving_tier.replica.observer import ReplicaEvent
 from serving_tier.replica.replica import Replica, ReplicaListener
 from serving_tier.replica.version_folders import ReplicaFolder, remove_versions
+from serving_tier.text.node_texts import NodeTexts
 
 __all__ = ["Node", "RestingReplica"]
 
@@ -101,6 +102,7 @@ class Node:
         self.deliveries = Deliveries()
         """What subscriptions to the replicas here were given."""
         self.idle_expiry = IdleExpiry(log, rank=self.rank, clock_ms=clock.wall_ms)
+        self.texts = NodeTexts(log, workers)
 
     @classmethod
     async def open(
@@ -165,6 +167,7 @@ class Node:
         self._ranks[replica.id] = rank
         self._replicas = self._replicas.with_entry(replica.id, replica)
         self.idle_expiry.watch(replica)
+        self.texts.watch(replica)
 
     async def host_resting(
         self, wanted: Sequence[RestingReplica], listed: Mapping[TableId, Collection[str]] = MappingProxyType({})
@@ -274,7 +277,9 @@ class Node:
         self._ranks.pop(partition, None)
         self.refusals.pop(partition, None)
         folder = self.replica_folder(partition) if delete else None
-        leaving = asyncio.create_task(_leave(replica, reason, folder), name=f"let go of {partition[0]}/{partition[1]}")
+        leaving = asyncio.create_task(
+            _leave(replica, reason, folder, self.texts), name=f"let go of {partition[0]}/{partition[1]}"
+        )
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
         await to_the_end(leaving)
@@ -311,6 +316,7 @@ class Node:
     async def _close(self) -> None:
         try:
             await self.idle_expiry.close()
+            await self.texts.close()
         finally:
             try:
                 await _close_all(list(self), None)
@@ -335,10 +341,11 @@ def _not_hosted(partition: PartitionId) -> DuramenError:
     )
 
 
-async def _leave(replica: Replica | None, reason: DuramenError, folder: Path | None) -> None:
+async def _leave(replica: Replica | None, reason: DuramenError, folder: Path | None, texts: NodeTexts) -> None:
     """Close a replica, and then remove its `folder`, if one is given."""
     try:
         if replica is not None:
+            await texts.forget(replica, reason)
             await replica.close(reason)
     finally:
         if folder is not None:

@@ -12,6 +12,7 @@ from log_tier.model.errors import UnknownFormat
 from log_tier.model.tokens import Token
 from log_tier.rows.alter_table import IndexChange
 from log_tier.rows.finding.found_range import FindPlan
+from router.data.requests import ScanResult, TextSearch
 
 __all__ = ["CountsPartitions", "FindsPages", "OpenedRows"]
 
@@ -36,6 +37,10 @@ class FindsPages(Protocol):
     def find_pages(
         self, plan: FindPlan, *, limit: int | None, after: str | Token | None, level: Level, timeout: float | None
     ) -> AsyncGenerator[list[tuple[bytes, bytes]], None]: ...
+
+    async def search_page(
+        self, search: TextSearch, limit: int, *, after: str | Token | None, level: Level, timeout: float | None
+    ) -> ScanResult: ...
 
     def scan_pages(
         self,

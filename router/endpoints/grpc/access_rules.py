@@ -124,7 +124,7 @@ def _of_parts(demands: list[Any]) -> Demand:
 
 def _scan(request: Any, names: TableNames) -> Demand:
     table = names(table_id_from_bytes(request.table_id))
-    if request.index:
+    if request.index or request.HasField("search"):
         return PrefixDemand(Right.READ, table)  # whatever its range, rows of any key may be in it
     return RangeDemand(Right.READ, table, request.start, request.end or None)
 

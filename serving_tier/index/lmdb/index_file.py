@@ -27,7 +27,8 @@ from log_tier.model.batch_header import place_of
 from log_tier.model.errors import DuramenError, IndexDamaged, InvalidRequest, Overloaded, ShuttingDown
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.kept_history import KeptHistory
-from log_tier.rows.definition import TableDefinition, check_index
+from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definition_checks import check_index
 from log_tier.rows.table_index import TableIndex
 from serving_tier.fold.index_builds import NO_BUILDS
 from serving_tier.fold.verdicts import FoldVerdicts

@@ -110,6 +110,11 @@ ROWS: Final = [
         "read of table",
         lambda id_: keyvalue.ScanRequest(table_id=id_, start=b"eu:", end=b"eu:9", index="a"),
     ),
+    Row(
+        "KeyValue/Scan",
+        "read of table",
+        lambda id_: keyvalue.ScanRequest(table_id=id_, limit=1, search=keyvalue.TextSearch(index="w", query="fog")),
+    ),
     Row("KeyValue/Watch", "read of table", lambda id_: keyvalue.WatchRequest(table_id=id_)),
     Row("KeyValue/Producer", "some of table", lambda id_: keyvalue.ProducerRequest(table_id=id_, producer_id=1)),
     Row(

@@ -1,0 +1,1 @@
+"""Searches of tables of rows, in their text indexes."""
