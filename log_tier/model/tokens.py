@@ -137,7 +137,10 @@ class Token:
             )
         if not text.startswith(_PREFIX) or len(text) > TOKEN_TEXT_MAX:
             # Not shown: somebody may have given the secret that proves a user.
-            raise InvalidToken(f"a text of {len(text)} characters is no token: tokens begin with {_PREFIX!r}")
+            raise InvalidToken(
+                f"a text of length {len(text)} is no token: tokens begin with {_PREFIX!r} and have at most "
+                f"{TOKEN_TEXT_MAX} characters"
+            )
         encoded = text[len(_PREFIX) :]
         try:
             raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
