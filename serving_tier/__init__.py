@@ -33,6 +33,6 @@ time on, the commands that report on a job, and the puts of a point-in-time rest
 know no protocol: both are the business of `router`.
 
 Reading order: `names.py` (what lies where on the disk), `disk.py` (the seam to it), `folders.py`, `fold/` (what a
-record means), `index/` (what is stored), `replica/`, `node/`, then `snapshots/`, `versions/`, `locations/`, `jobs/`,
-`proof/` and `service/`.
+record means), `index/` (what is stored), `replica/`, `text/` (text indexes that follow replicas), `node/`, then
+`snapshots/`, `versions/`, `locations/`, `jobs/`, `proof/` and `service/`.
 """

@@ -29,6 +29,7 @@ from bench.workloads.sight import SIGHT
 from bench.workloads.snapshot_restore import SNAPSHOT_RESTORE
 from bench.workloads.spark_build import SPARK_BUILD
 from bench.workloads.spark_source import SPARK_SOURCE
+from bench.workloads.text_search import TEXT_SEARCH
 from bench.workloads.versions import VERSIONS
 from bench.workloads.visible import VISIBLE
 
@@ -43,6 +44,7 @@ WORKLOADS: Final[dict[str, Workload]] = {
         EMBEDDED_GET,
         *ROWS,
         *ROW_INDEXES,
+        *TEXT_SEARCH,
         VISIBLE,
         RESTART,
         MANY_TABLES,

@@ -25,7 +25,7 @@ that), ask questions where nobody is there to answer, or reach into the server's
 verify` read those, and change nothing.
 
 Reading order: `app.py` (the list of commands), `grpc_core.py`, `terminal/` (what they share), `servers/`, `sight/`,
-`files/`, `certs/`, `data/`, `past/`, `admin/`, `spark/`, `users/`.
+`files/`, `certs/`, `data/`, `past/`, `texts/`, `admin/`, `spark/`, `users/`.
 """
 
 from __future__ import annotations

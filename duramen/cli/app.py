@@ -71,6 +71,7 @@ _LISTED: Final[dict[str, str]] = {
     "token": "duramen.cli.past.token:token",
     "scan": "duramen.cli.data.streams:scan",
     "find": "duramen.cli.data.find:find",
+    "search": "duramen.cli.texts.search:search",
     "watch": "duramen.cli.data.streams:watch",
     "load": "duramen.cli.data.load:load",
     "bulk": "duramen.cli.spark.bulk:app",

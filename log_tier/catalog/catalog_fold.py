@@ -35,7 +35,7 @@ from log_tier.model.identifiers import (
 from log_tier.model.retention import Retention, check_retention
 from log_tier.rows.alter_table import AlterIndexes, AlterTable
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.numbering import number_schemas
+from log_tier.rows.definitions.numbering import number_schemas
 from log_tier.rows.table_spec import check_unique
 from log_tier.tally.audit_note import with_note
 from log_tier.trust.trust_commands import TRUST_COMMANDS, TrustCommand

@@ -34,7 +34,7 @@ from log_tier.model.errors import DuramenError
 from log_tier.model.identifiers import Offset, Partition, TableId
 from log_tier.rows.alter_table import DEFINITION_BYTES_MAX, AlterCommand, AlterIndexes, AlterTable, IndexChange
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.numbering import number_schemas
+from log_tier.rows.definitions.numbering import number_schemas
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import unpack_where
 

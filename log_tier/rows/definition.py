@@ -134,6 +134,8 @@ class TableDefinition:
     def _check_indexes(self) -> None:
         if why := indexes_refusal(self.indexes, self.texts, self.value):
             _refuse("indexes", why)
+        if self.texts and not self.history.changes:
+            _refuse("indexes", "those of texts come to a table that is there")
         every: tuple[TableIndex | TextIndex, ...] = (*self.indexes, *self.texts)
         for each in every:
             each.check([numbered.schema for numbered in self.schemas])

@@ -11,7 +11,7 @@ from log_tier.model.identifiers import Offset, Partition, PartitionId
 from router.data.in_time import in_time
 from router.data.merge import merge_pages, merged_result, page_share
 from router.data.requests import ReadPart, ScanRequest, ScanResult
-from router.data.text.search import merge_found
+from router.data.scan import merge_found
 from router.routing.routes import Routes
 from router.routing.scatter import Scatter
 from router.routing.targets import Askable

@@ -19,7 +19,7 @@ from log_tier.model.batch_header import split_batches
 from log_tier.model.errors import InvalidKey, LimitExceeded, ShuttingDown, VersionMissing
 from log_tier.model.identifiers import NOTHING, Offset
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.definition_checks import check_index
+from log_tier.rows.definitions.checks import check_index
 from log_tier.rows.table_index import INDEX_NUMBER_BYTES, TableIndex
 from log_tier.tally.keep import Kept
 from log_tier.tally.period import PartitionTally, Period

@@ -25,6 +25,6 @@ index on disk says its offset, the log says which keys changed since, LMDB has t
 What the room does not do: it reads no log except for keys after a restart, it keeps nothing beyond the live rows, and
 it does not carry a text index to another node: that one builds its own.
 
-Reading order: `text_query.py`, `text_rows.py`, `text_layer.py`, `text_store.py`, `text_follower.py`,
-`replica_texts.py`, `node_texts.py`.
+Reading order: `text_query.py`, `text_page.py`, `text_rows.py`, `text_damage.py`, `text_layer.py`, `text_store.py`,
+`text_changes.py`, `text_follower.py`, `replica_texts.py`, `node_texts.py`.
 """

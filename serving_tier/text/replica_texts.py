@@ -75,7 +75,7 @@ class ReplicaTexts:
         """Begin and end followers, where the definition is another one."""
         self._seen = definition
         wanted = {each.number: each for each in (() if definition is None else definition.texts)}
-        for number in self._followers.keys() - wanted:
+        for number in sorted(self._followers.keys() - wanted):
             gone = self._followers.pop(number)
             self._end(gone, InvalidRequest(f"the text index {gone.form.name} was dropped"), keep=False)
         if definition is not None and definition.history.last and self._cleared is not index:
@@ -89,7 +89,7 @@ class ReplicaTexts:
             check_extra()
         except InvalidRequest:
             return  # who searches hears of it
-        for number in wanted.keys() - self._followers:
+        for number in sorted(wanted.keys() - self._followers):
             follower = self._followers[number] = _follower(
                 self._replica, index, wanted[number], self._log, self._threads
             )

@@ -139,7 +139,7 @@ class TextStore:
             self._shown = _Shown(point, memory, shown.disk, read)
 
     def begin_settling(self) -> None:
-        """Have the next `settle` bring to disk what was put until now. Whoever puts calls it, between two puts."""
+        """Have the next `settle` bring to disk what was put until now. The thread that puts calls it between puts."""
         self._recent.close()
         self._settling.append(self._recent)
         self._recent = MemoryLayer(self.form)

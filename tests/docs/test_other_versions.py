@@ -77,6 +77,7 @@ NO_FORMATS: Final = {
     "log_tier/kafka/records/header.py": {"HAS_VERSION"},
     "log_tier/model/batch_header.py": {"_UNPLACED_VERSION"},  # the earlier version that is read
     "serving_tier/index/lmdb/pages.py": {"_VERSION"},  # LMDB's own
+    "serving_tier/text/text_layer.py": {"_FORMAT_VERSION"},  # an index with another one is built again
     "router/endpoints/resp/data/freshness_page.py": {"PAGE_VERSION"},  # of a server and its own reader processes
 }
 

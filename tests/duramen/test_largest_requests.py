@@ -66,6 +66,8 @@ MOST: Final = {
     "TableDefinition.partial_indexes": INDEXES_MAX,
     "TableDefinition.first_partial_indexes": INDEXES_MAX,
     "TableDefinition.partial_building": INDEXES_MAX,
+    "TableDefinition.text_indexes": INDEXES_MAX,
+    "TableDefinition.text_building": INDEXES_MAX,
     "IndexChange.fields": INDEX_FIELDS_MAX,
     "IndexChange.where": INDEX_FIELDS_MAX,
     "TableIndexDefinition.where": INDEX_FIELDS_MAX,

@@ -22,10 +22,12 @@ from log_tier.rows.definition import TableDefinition
 from log_tier.rows.key_fields import KeyField
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import IndexHistory, TableIndex, condition_between
+from log_tier.rows.text_index import TextIndex
 from log_tier.rpc.problems import problem_of
 from router.admin.messages import change_from
 from router.data.past.past_requests import check_versions, in_past, past_part
 from router.data.requests import (
+    Highlight,
     OutcomesPart,
     PartitionDescription,
     PastRead,
@@ -35,6 +37,7 @@ from router.data.requests import (
     ScanRequest,
     ScanResult,
     TableDescription,
+    TextSearch,
     WatchEvent,
     WritePart,
 )
@@ -158,7 +161,11 @@ def _requests() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
     yield (
         keyvalue_pb2.ScanRequest,
         _scanned,
-        [messages.scan_request(scan), messages.scan_request(replace(scan, past=PastScan(7, Offset(3))))],
+        [
+            messages.scan_request(scan),
+            messages.scan_request(replace(scan, past=PastScan(7, Offset(3)))),
+            messages.scan_request(ScanRequest(_TABLE, search=TextSearch("words", "fog -snow", 3))),
+        ],
     )
     starts = [admin_pb2.AdminStartRequest(dry_run=True), _start("move"), _start("swap")]
     yield admin_pb2.AdminStartRequest, change_from, starts
@@ -191,7 +198,9 @@ def _replies() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
         ]
     )
     yield keyvalue_pb2.WriteReply, messages.write_results_from, [written]
-    yield keyvalue_pb2.ScanReply, messages.scan_result_from, [messages.scan_reply(page), messages.scan_reply(compared)]
+    searched = page._replace(scores=(1.5,), highlights=((Highlight("remark", "fog", ((0, 3),)),),))
+    pages = [messages.scan_reply(each) for each in (page, compared, searched)]
+    yield keyvalue_pb2.ScanReply, messages.scan_result_from, pages
 
 
 def _definitions() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]:
@@ -202,8 +211,9 @@ def _definitions() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]
         "row",
         (NumberedSchema(1, _SCHEMA),),
         indexes=(TableIndex(1, "late", ("delay",), (condition_between("flight", b"\x15\x01", b"\x15\x09"),)),),
-        history=IndexHistory(1, (), 1, (1,)),
+        history=IndexHistory(1, (), 2, (1, 2)),
         keeps=KeptHistory(3, 0),
+        texts=(TextIndex(2, "words", ("carrier",)),),
     )
     yield (
         tables_pb2.TableDefinition,
@@ -213,6 +223,7 @@ def _definitions() -> Iterator[tuple[type[Message], Convert, Sequence[Message]]]
     changes: list[TableChange] = [
         SchemaChange(_SCHEMA, "backward", 1),
         IndexChange("late", ("delay",), definition.indexes[0].where),
+        IndexChange("words", ("carrier",), kind="text"),
     ]
     sent = [definitions.change_message("flights", change) for change in changes]
     yield tables_pb2.AlterTableRequest, definitions.change_from, sent

@@ -15,6 +15,8 @@ CARRIED_THROUGH = {
     "serving_tier/replica/replica.py: Replica._close": "Replica.close awaits it by to_the_end",
     "serving_tier/replica/standby.py: StandbyVersions.close": "Replica.close awaits it by to_the_end",
     "serving_tier/node/node.py: Node._close": "Node.close awaits it by to_the_end",
+    "serving_tier/text/node_texts.py: NodeTexts._close": "NodeTexts.close awaits it by to_the_end",
+    "serving_tier/text/text_follower.py: TextFollower.close": "ReplicaTexts has a task for it, which nobody cancels",
     "log_tier/kafka/reading/fetcher.py: Fetcher.close": "every consumer is closed before the first one is awaited",
     "duramen/client/transport/deferred.py: DeferredConnection.close": "the attempt that is awaited has been cancelled",
     "duramen/server/wiring/audit_writer.py: AuditWriter.close": "what is behind the wait needs its caller's time",

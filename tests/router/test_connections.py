@@ -68,7 +68,9 @@ async def resp_service(data_plane: LocalData, stack: AsyncExitStack) -> RespEndp
     maps = MapFollower(data_plane.catalog)
     endpoint = await RespServer.open(data_plane, maps, settings, sockets, node=data_plane.node)
     stack.push_async_callback(endpoint.close)
-    return RespEndpointService(settings, sockets, Gate(lambda: data_plane.catalog.map), lambda: asyncio.sleep(0))
+    return RespEndpointService(
+        settings, lambda: (sockets.port, None), Gate(lambda: data_plane.catalog.map), lambda: asyncio.sleep(0)
+    )
 
 
 async def open_short_way(connection: GrpcConnection) -> None:

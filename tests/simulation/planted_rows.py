@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from log_tier.catalog import catalog_fold
-from log_tier.rows.numbering import number_schemas
+from log_tier.rows.definitions.numbering import number_schemas
 from router.data import local_data
 from router.data.freshness import Freshness
 from router.endpoints.grpc.kv import finds

@@ -8,6 +8,7 @@ from duramen.cli.terminal.text import counted
 from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.definition import TableDefinition
 from log_tier.rows.finding.condition_words import index_words, words_of_conditions
+from log_tier.rows.text_index import TextIndex
 
 __all__ = ["definition_document", "definition_line", "kept_words", "made_words"]
 
@@ -23,9 +24,9 @@ def definition_line(definition: TableDefinition) -> str:
     newest = definition.schemas[-1]
     place = f"schema {len(definition.schemas)}, number {newest.number}"
     building = definition.history.building
-    indexes = ", ".join(
-        f"{index_words(each)}{' being built' if each.number in building else ''}" for each in definition.indexes
-    )
+    shown = [(each.number, index_words(each)) for each in definition.indexes]
+    shown += [(each.number, f"{each.name} (text: {', '.join(each.fields)})") for each in definition.texts]
+    indexes = ", ".join(f"{words}{' being built' if number in building else ''}" for number, words in sorted(shown))
     return f"rows of {newest.schema.name} ({place}), key {key}{by}{f', indexes {indexes}' if indexes else ''}"
 
 
@@ -49,7 +50,17 @@ def definition_document(definition: TableDefinition) -> dict[str, Any]:
             }
             for each in definition.indexes
         ],
+        **(
+            {"text_indexes": [_text_document(each, definition) for each in definition.texts]}
+            if definition.texts
+            else {}
+        ),
     }
+
+
+def _text_document(text: TextIndex, definition: TableDefinition) -> dict[str, Any]:
+    building = {"in_service": False} if text.number in definition.history.building else {}
+    return {"name": text.name, "fields": list(text.fields), **building}
 
 
 def kept_words(history: KeptHistory | None) -> str:

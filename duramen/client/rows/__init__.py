@@ -32,6 +32,6 @@ Reading order: `shapes/` (what is given as `row=`), `plans/` (does a value fit, 
 `avro_schemas.py`, `row_key.py`, `schema_difference.py`, `row_codec.py`, `value_codecs.py` (str, bytes, JSON, tuples),
 `encoded_rows.py` (many, by their places), `arrow/` (frames, both ways), `asked_definition.py` (from a call's arguments
 to a definition), `opened.py` (a table's codec, by its id), `row_results.py`, `row_patches.py` (updates of fields),
-`opened_rows.py` (what the halves of a table ask of it), `row_finds.py`, `row_indexes.py`, `altering.py` (another
-schema), `html_table.py` (for notebooks).
+`opened_rows.py` (what the halves of a table ask of it), `row_finds.py`, `row_indexes.py`, `texts/` (searches),
+`altering.py` (another schema), `html_table.py` (for notebooks).
 """

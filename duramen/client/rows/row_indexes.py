@@ -102,7 +102,7 @@ def new_index(
     definition: TableDefinition | None = None,
     *,
     unique: bool = False,
-    kind: IndexKind = "ordered",
+    kind: str = "ordered",
 ) -> IndexChange:
     """A change that gives a table an index. `given`: its fields, or a list of them. `definition`: the table's, for
     `where`. Raises `InvalidRequest`.

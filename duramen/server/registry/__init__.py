@@ -6,9 +6,9 @@ which schema the number stands for. Here every server answers that, from its own
     GET /schemas/ids/7 ──▶ SchemaRegistry ──▶ RegistryView.answer() ──▶ {"schema": "…"}
                            who, fresh enough     (pure)
 
-The numbers are the catalog's (`log_tier.rows.numbering`). A subject is a table's topic with `-value`, and its versions
-1, 2, … are the schemas of the table's definition in their order. The name of the topic is the table's own name, and
-where the log is Kafka its name there (`duramen.flights`), as Kafka's clients know no other.
+The numbers are the catalog's (`log_tier.rows.definitions.numbering`). A subject is a table's topic with `-value`, and
+its versions 1, 2, … are the schemas of the table's definition in their order. The name of the topic is the table's own
+name, and where the log is Kafka its name there (`duramen.flights`), as Kafka's clients know no other.
 
 What holds:
 

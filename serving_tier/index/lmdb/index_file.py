@@ -28,7 +28,7 @@ from log_tier.model.errors import DuramenError, IndexDamaged, InvalidRequest, Ov
 from log_tier.model.identifiers import Offset, PartitionId
 from log_tier.model.kept_history import KeptHistory
 from log_tier.rows.definition import TableDefinition
-from log_tier.rows.definition_checks import check_index
+from log_tier.rows.definitions.checks import check_index
 from log_tier.rows.table_index import TableIndex
 from serving_tier.fold.index_builds import NO_BUILDS
 from serving_tier.fold.verdicts import FoldVerdicts

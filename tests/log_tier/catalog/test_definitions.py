@@ -28,8 +28,8 @@ from log_tier.model.batch import decode_batch
 from log_tier.model.batch_header import stamp_batch
 from log_tier.model.errors import InvalidRequest, LimitExceeded, UnknownFormat
 from log_tier.model.identifiers import NOTHING, Offset, TableId
-from log_tier.rows import numbering
 from log_tier.rows.definition import TableDefinition
+from log_tier.rows.definitions import numbering
 from log_tier.rows.schema import NumberedSchema, RowSchema
 from log_tier.rows.table_index import TableIndex
 

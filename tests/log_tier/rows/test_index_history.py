@@ -14,7 +14,7 @@ from log_tier.model.kept_history import KeptHistory
 from log_tier.rows import alter_table
 from log_tier.rows.alter_table import IndexChange
 from log_tier.rows.definition import TableDefinition, says_form
-from log_tier.rows.definition_checks import check_index
+from log_tier.rows.definitions.checks import check_index
 from log_tier.rows.finding.conditions import conditions_of
 from log_tier.rows.finding.find_plan import find_plan
 from log_tier.rows.schema import NumberedSchema, RowSchema

@@ -1,1 +1,1 @@
-"""Searches of tables of rows, in their text indexes."""
+"""Searches of tables of rows, in their text indexes: `row_searches.py`."""

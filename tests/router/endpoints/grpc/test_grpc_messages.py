@@ -10,6 +10,7 @@ from log_tier.model.errors import ConditionFailed, InvalidRequest, LimitExceeded
 from log_tier.model.identifiers import Offset, Partition, PartitionId, TableId, table_id_from_bytes
 from log_tier.model.table_ref import TableRef
 from router.data.requests import (
+    Highlight,
     OutcomesPart,
     PartitionDescription,
     PastRead,
@@ -19,6 +20,7 @@ from router.data.requests import (
     ScanRequest,
     ScanResult,
     TableDescription,
+    TextSearch,
     WatchEvent,
     WriteOutcome,
     WritePart,
@@ -168,6 +170,7 @@ def test_a_rejection_keeps_its_kind_and_fields() -> None:
         lag_max_ms=lags,
         table_versions=st.dictionaries(partitions, st.integers(1, 1 << 31), max_size=3),
         past=st.none() | st.builds(PastScan, st.integers(-1, 1 << 62), st.none() | offsets),
+        search=st.none() | st.builds(TextSearch, st.text(max_size=9), st.text(max_size=9), st.integers(0, 1 << 16)),
     )
 )
 def test_scan_requests(request: ScanRequest) -> None:
@@ -192,6 +195,9 @@ def test_scan_results(
     result = ScanResult(*columns, more, applied, versions)
     if more and entries:
         result = result._replace(reached=b"z", before=tuple(columns[1]), before_versions=tuple(columns[2]))
+    elif entries:
+        pieces = (Highlight("remark", "fog, fog", ((0, 3), (5, 8))), Highlight("name", "fog", ()))
+        result = result._replace(scores=(1.5,) * len(entries), highlights=(pieces,) * len(entries))
     wire = messages.scan_reply(result).SerializeToString()
     assert messages.scan_result_from(kv.ScanReply.FromString(wire)) == result
 

@@ -1,0 +1,1 @@
+"""Commands that search in texts of rows: `search.py`."""
