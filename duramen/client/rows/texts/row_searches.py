@@ -56,7 +56,7 @@ class RowSearches(OpenedRows[R]):
 
         `index` names the text index, and may be left out where the table has one. `limit` is 1 to 1,000. A row is found
         as it was at one offset of its partition, at which the index has each row: with `after`, or in a session, that
-        is an offset which includes those writes. A replica's index follows its rows within some 50 ms.
+        is an offset which includes those writes. A replica's index follows its rows by some 10 ms.
 
         Scores count words within a partition: rows of two partitions are compared by scores that are not quite the
         same measure, the less so the fewer rows there are. Cost: one request to each node; each partition looks for
