@@ -88,6 +88,7 @@ SHOWN_WHERE: Final[Mapping[WorldName, Mapping[str, Callable[[Plan], bool]]]] = {
         **dict.fromkeys(PLANTED_IN_TABLE_QUOTAS, lambda plan: plan.has_table_quotas()),
         **dict.fromkeys(PLANTED_IN_QUOTAS, lambda plan: plan.has_quotas()),
         "a build is put on top of what the table holds": has_versions,
+        "a standby applies what the live version rejected": has_versions,
         "a standby takes the live version's count for its own": has_versions,
         "an empty version begins behind the place that its clearing names": has_versions,
         "a snapshot of before a swap and its rollback covers the log": lambda plan: plan.trims is not None,
