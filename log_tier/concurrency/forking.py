@@ -16,11 +16,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 from weakref import WeakSet
 
-__all__ = ["Forkable", "keep_for_ever", "on_fork"]
+__all__ = ["IMPORTING", "Forkable", "keep_for_ever", "on_fork"]
+
+
+IMPORTING: Final = threading.Lock()
+"""Held by a thread that imports a module late, which a fork's child may need: a process that is forked while another
+thread imports a module can never import that. A fork waits for it."""
+
+os.register_at_fork(before=IMPORTING.acquire, after_in_parent=IMPORTING.release, after_in_child=IMPORTING.release)
 
 
 class Forkable(Protocol):

@@ -23,8 +23,8 @@ What is not here: which table has which definition from which offset on (the cat
 a caller (`duramen`).
 
 Reading order: `elements.py`, `tuple_key.py`; `avro/`, `schema.py`; `key_fields.py`, `key_readers.py`, `framing.py`;
-`table_index.py`, `quick_reader.py`, `index_entries.py`, `text_index.py`; `judge.py`; `definition_format.py`,
-`definition.py`, `definitions/` (checks of them, and the cluster's numbers of schemas), `table_spec.py` (a table that is
-to be made); `json_rows/` (what endpoints without types speak); `finding/`; `columns/` (Arrow, both ways);
-`evolution.py`, `alter_table.py` (a change of a schema); `patches/` (changes of fields).
+`table_index.py`, `quick_reader.py`, `index_entries.py`, `text_index.py`; `judge.py`; `definition.py`, `definitions/`
+(checks of them, and the cluster's numbers of schemas), `table_spec.py` (a table that is to be made); `json_rows/` (what
+endpoints without types speak); `finding/`; `columns/` (Arrow, both ways); `evolution.py`, `alter_table.py` (a change of
+a schema); `patches/` (changes of fields).
 """

@@ -13,7 +13,6 @@ from log_tier.model.errors import InvalidKey, InvalidRequest, InvalidSchema, Unk
 from log_tier.model.kept_history import KeptHistory
 from log_tier.model.record import check_key
 from log_tier.rows.avro.avro_types import AvroType
-from log_tier.rows.definition_format import check_format, format_of
 from log_tier.rows.judge import RowJudge
 from log_tier.rows.key_fields import (
     KEY_FIELDS_MAX,
@@ -24,7 +23,15 @@ from log_tier.rows.key_fields import (
     without_null,
 )
 from log_tier.rows.schema import NumberedSchema, RowSchema
-from log_tier.rows.table_index import FieldCondition, IndexHistory, TableIndex, indexes_from_listed, listed_indexes
+from log_tier.rows.table_index import (
+    FieldCondition,
+    IndexHistory,
+    TableIndex,
+    check_format,
+    format_of,
+    indexes_from_listed,
+    listed_indexes,
+)
 from log_tier.rows.text_index import TextIndex, indexes_refusal, listed_texts, texts_from_listed
 from log_tier.rows.tuple_key import pack_key
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from log_tier.concurrency.forking import IMPORTING
 from log_tier.concurrency.tasks import every_step
 from log_tier.model.errors import Disconnected, DuramenError, UnknownFormat
 from log_tier.model.identifiers import Offset, Partition, TableId, table_id_to_bytes
@@ -31,18 +32,21 @@ from router.proto import keyvalue_pb2_grpc, resp_endpoint_pb2, resp_endpoint_pb2
 from router.proto import tables_pb2 as tables
 from router.remote import messages
 from router.remote.resp_place import NOWHERE, RespPlace
-from router.remote.short_way import ShortWay
 from router.remote.table_messages import description_from, ref_from
 
 if TYPE_CHECKING:
     from log_tier.rows.alter_table import TableChange
     from log_tier.rows.definition import TableDefinition
     from log_tier.rows.table_spec import TableSpec
+    from router.remote.short_way import ShortWay
 
 __all__ = ["GrpcConnection"]
 
 # The server has just answered. If it does not answer this question in time, calls go on by gRPC.
 _ENDPOINT_S: Final = 1.0
+
+_LOOK_AFTER: Final = 16
+"""Requests by gRPC, until the server is asked for its endpoint; then twice as many, and so on."""
 
 
 class GrpcConnection:
@@ -58,10 +62,9 @@ class GrpcConnection:
         self._tables = tables_pb2_grpc.TablesStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self._resp_endpoint = resp_endpoint_pb2_grpc.RespEndpointStub(self._wire.channel)  # type: ignore[no-untyped-call]
         self.short_way: ShortWay | None = None
-        """To a server that is the whole cluster."""
-        if alone:
-            secured, credentials = SECURITY.get() is not None, CREDENTIALS.get()
-            self.short_way = ShortWay(self._opened_endpoint, secured=secured, credentials=credentials)
+        """To a server that is the whole cluster, when some requests have been made: see `_miss`."""
+        self._secured, self._credentials = SECURITY.get() is not None, CREDENTIALS.get()
+        self._missed = 0
 
     async def resp_endpoint(self, *, opens: bool, timeout: float) -> RespPlace | None:
         """Where the RESP endpoint of a server is that is the whole cluster: `NOWHERE` where it has none, or one that
@@ -82,24 +85,33 @@ class GrpcConnection:
             self.target.rpartition(":")[0], int(said.port), said.machine_socket, said.owner, said.tls, said.users
         )
 
+    def _miss(self) -> None:
+        """Count a request that goes by gRPC. After some of them the short way is looked for: most programs that make
+        few never cause the server to open it, nor import what it needs.
+        """
+        self._missed += 1
+        if self.short_way is None and self._missed >= _LOOK_AFTER:
+            with IMPORTING:
+                from router.remote.short_way import ShortWay
+            self.short_way = ShortWay(self._opened_endpoint, secured=self._secured, credentials=self._credentials)
+        if self.short_way is not None and self._missed >= self.short_way.look_at:
+            self._missed = 0
+            self.short_way.look()
+
     async def _opened_endpoint(self) -> RespPlace | None:
         return await self.resp_endpoint(opens=True, timeout=_ENDPOINT_S)
 
     async def read(
         self, parts: Sequence[ReadPart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[ReadResult | DuramenError]:
-        short_way = self.short_way
-        if short_way is not None:
-            if short_way.lines is not None:
-                left_s = time_left(timeout)
-                answer = await short_way.read(parts, timeout=timeout)
-                if answer is not None:
-                    return answer
-                timeout = left_s()
-            else:
-                short_way.missed += 1
-                if short_way.missed >= short_way.look_at:
-                    short_way.look()
+        if self.short_way is not None and self.short_way.lines is not None:
+            left_s = time_left(timeout)
+            answer = await self.short_way.read(parts, timeout=timeout)
+            if answer is not None:
+                return answer
+            timeout = left_s()
+        elif self.alone:
+            self._miss()
         request = messages.read_request(parts, patience=patience)
         request.pass_on = self._pass_on
         return messages.read_results_from(await self._wire.ask(self._kv.Read, request, timeout=timeout))
@@ -107,18 +119,14 @@ class GrpcConnection:
     async def write(
         self, parts: Sequence[WritePart], *, timeout: float, patience: float = 0.0
     ) -> Sequence[WriteResult | DuramenError]:
-        short_way = self.short_way
-        if short_way is not None:
-            if short_way.lines is not None:
-                left_s = time_left(timeout)
-                answer = await short_way.write(parts, timeout=timeout)
-                if answer is not None:
-                    return answer
-                timeout = left_s()
-            else:
-                short_way.missed += 1
-                if short_way.missed >= short_way.look_at:
-                    short_way.look()
+        if self.short_way is not None and self.short_way.lines is not None:
+            left_s = time_left(timeout)
+            answer = await self.short_way.write(parts, timeout=timeout)
+            if answer is not None:
+                return answer
+            timeout = left_s()
+        elif self.alone:
+            self._miss()
         request = messages.write_request(parts, patience=patience)
         request.pass_on = self._pass_on
         return messages.write_results_from(await self._wire.ask(self._kv.Write, request, timeout=timeout))

@@ -7,6 +7,7 @@ is copied, which takes twice as long.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 
 from log_tier.model.errors import DuramenError, Rejected, UnknownFormat
 from log_tier.model.identifiers import (
@@ -38,7 +39,6 @@ from router.data.requests import (
 )
 from router.proto import keyvalue_pb2 as kv
 from router.remote.partition_lists import check_length, offsets_from, partitions_from
-from router.remote.search_messages import found_from, highlight_messages, search_from, search_message
 
 __all__ = [
     "outcomes_parts_from",
@@ -286,7 +286,7 @@ def scan_request(request: ScanRequest) -> kv.ScanRequest:
         index=request.index,
         index_number=request.index_number,
         past=None if past is None else kv.PastScan(time_ms=past.time_ms, compared=past.compared),
-        search=search_message(request.search),
+        search=None if request.search is None else _searches().search_message(request.search),
     )
 
 
@@ -312,8 +312,15 @@ def scan_from(message: kv.ScanRequest) -> ScanRequest:
         message.index,
         message.index_number,
         _past_scan_from(message.past) if message.HasField("past") else None,
-        search_from(message),
+        _searches().search_from(message) if message.HasField("search") else None,
     )
+
+
+def _searches() -> ModuleType:
+    """Most programs search for nothing."""
+    from router.remote import search_messages
+
+    return search_messages
 
 
 def _past_scan_from(past: kv.PastScan) -> PastScan:
@@ -333,7 +340,7 @@ def scan_reply(result: ScanResult) -> kv.ScanReply:
         before=result.before,
         before_versions=result.before_versions,
         scores=result.scores,
-        highlights=highlight_messages(result),
+        highlights=_searches().highlight_messages(result) if result.highlights else (),
     )
 
 
@@ -355,7 +362,7 @@ def scan_result_from(reply: kv.ScanReply) -> ScanResult:
         reply.reached,
         tuple(reply.before),
         tuple(reply.before_versions),
-        *found_from(reply),
+        *(_searches().found_from(reply) if reply.scores or reply.highlights else ()),
     )
 
 

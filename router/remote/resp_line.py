@@ -6,12 +6,11 @@ Whatever goes wrong ends the line, and with it all that still waits: a late repl
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections import deque
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from log_tier.concurrency.forking import IMPORTING
 from router.remote.resp_place import RespPlace
 
 __all__ = ["RespLine", "import_line_modules", "open_line"]
@@ -19,15 +18,10 @@ __all__ = ["RespLine", "import_line_modules", "open_line"]
 CONNECT_S: Final = 0.5
 """A socket of this machine is there, or it is not; a server that has just answered by gRPC is there by TCP as well."""
 
-_IMPORTING: Final = threading.Lock()
-"""A process that is forked while another thread imports a module can never import that."""
-
-os.register_at_fork(before=_IMPORTING.acquire, after_in_parent=_IMPORTING.release, after_in_child=_IMPORTING.release)
-
 
 def import_line_modules() -> Any:
     """`hiredis`. Before a line needs it, which may be in a process that was forked from a thread's import."""
-    with _IMPORTING:
+    with IMPORTING:
         import encodings.idna  # noqa: F401 - which `socket.getaddrinfo` imports
 
         import hiredis

@@ -80,9 +80,9 @@ class ShortWay:
         self._secured = secured
         self._credentials = credentials
         self.lines: _Lines | None = None
-        """None: requests go by gRPC. Who sends one asks for this itself, without a call: see `missed`."""
-        self.missed, self.look_at = 0, _LOOK_AFTER
-        """Requests that went by gRPC, and after how many of them `look` is called."""
+        """None: requests go by gRPC. Who sends one asks for this itself, without a call."""
+        self.look_at = _LOOK_AFTER
+        """After so many requests that go by gRPC `look` is to be called."""
         self._opening: asyncio.Task[None] | None = None
         self._refused = ""
         """The secret that the endpoint refused last."""
@@ -149,7 +149,7 @@ class ShortWay:
 
     def look(self) -> None:
         """Open the lines in the background, and for the next time only after twice as many requests."""
-        self.missed, self.look_at = 0, self.look_at * 2
+        self.look_at *= 2
         if self._opening is None and not self._closed:
             self._opening = asyncio.create_task(self._open(), name="opening the short way")
             self._opening.add_done_callback(self._opened)
@@ -182,7 +182,7 @@ class ShortWay:
                         return
                 lines.append(line)
             opened.pop_all()
-            self.lines, self.missed, self.look_at = _Lines(*lines), 0, _LOOK_AFTER
+            self.lines, self.look_at = _Lines(*lines), _LOOK_AFTER
 
     def _opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None

@@ -17,6 +17,7 @@ from fuzz.log_targets import log_targets
 from fuzz.message_targets import message_targets
 from fuzz.replica_targets import replica_targets
 from fuzz.row_targets import row_targets
+from fuzz.search_targets import search_targets
 from fuzz.store_targets import store_targets
 from fuzz.table_targets import table_targets
 from fuzz.target import Target
@@ -46,6 +47,7 @@ def all_targets() -> dict[str, Target]:
         *replica_targets(),
         *client_targets(),
         *text_targets(),
+        *search_targets(),
         *http_targets(),
         *endpoint_targets(),
     ):

@@ -21,6 +21,8 @@ _JUDGED: Final = "reads the first bytes of a row that its table's judge has read
 _GOES_ON: Final = "hands its bytes on to parsers that targets enter, and decodes nothing itself"
 _TOTAL: Final = "has an answer for all bytes: there is nothing that it can refuse"
 
+_OF_A_LIBRARY: Final = "reads a document of tantivy's index, whose damage has tests of its own: it is built again"
+
 _REASONS: Final[dict[str, tuple[str, ...]]] = {
     _OF_A_PERSON: (
         "log_tier/audit/audit_settings.py::AuditSettings.parse",
@@ -38,6 +40,7 @@ _REASONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     _OF_ITSELF: (
         "log_tier/model/barrier.py::barrier_batch",
+        "router/data/misfits.py::_with_holder",
         "router/endpoints/resp/data/freshness_page.py::description_of",
         "duramen/cli/data/defined_text.py::DefinedText.key",
         "duramen/cli/data/defined_text.py::DefinedText.value",
@@ -74,9 +77,11 @@ _REASONS: Final[dict[str, tuple[str, ...]]] = {
         "spark_bulk/build/outcome.py::PartitionOutcome.of_row",
         "spark_bulk/source/model/table_place.py::_definition_of",
     ),
+    _OF_A_LIBRARY: ("serving_tier/text/text_layer.py::DiskLayer._read_point",),
     _JUDGED: ("log_tier/rows/framing.py::schema_number",),
     _GOES_ON: (
         "serving_tier/replica/apply.py::_decoded",
+        "router/data/misfits.py::_row_words",
         "router/admin/answers/changes.py::_parsed",
         "router/endpoints/grpc/pages/log_records.py::_decoded",
         "router/endpoints/grpc/pages/log_records.py::_row_text",
@@ -90,6 +95,7 @@ _REASONS: Final[dict[str, tuple[str, ...]]] = {
     _TOTAL: (
         "log_tier/model/partitioner.py::murmur2",
         "router/admin/audits/audit_acknowledged.py::_run_from",
+        "router/routing/scans.py::_share_of_bytes",
         "duramen/server/console/calls/message_document.py::_base64",
     ),
 }

@@ -94,7 +94,7 @@ EQUIVALENT: Final[tuple[EquivalentMutant, ...]] = (
         "Room is asked for that is there already: the file stays as it is.",
     ),
     EquivalentMutant(
-        "serving_tier/fold/fold.py",
+        "serving_tier/fold/grouped.py",
         "in_columns = size >= STRETCH_MIN and effects.definition is None",
         "size >= STRETCH_MIN -> (size > STRETCH_MIN)",
         "A group of as many records as a stretch needs is decided on one by one, with the same outcome.",
@@ -176,7 +176,7 @@ EQUIVALENT: Final[tuple[EquivalentMutant, ...]] = (
         "Only the highest bit of what follows is looked at.",
     ),
     EquivalentMutant(
-        "serving_tier/fold/fold.py",
+        "serving_tier/fold/grouped.py",
         "if in_columns and stop - at >= STRETCH_MIN:",
         "stop - at >= STRETCH_MIN -> (stop - at > STRETCH_MIN)",
         "A run of as many records as a stretch needs is decided on one by one, with the same outcome.",

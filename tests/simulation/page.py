@@ -35,6 +35,7 @@ PROMISED: Final[Mapping[str, tuple[str, ...]]] = {
     "equal": ("cluster-resp",),
     "I8": ("log",),
     **dict.fromkeys(("damage", "typed", "retrieved"), _ALL),
+    "unique": ("cluster",),
     "level": _CLUSTERS,
     "ends": _ALL,
 }

@@ -109,8 +109,8 @@ def new_index(
     """
     if kind not in get_args(IndexKind):
         raise InvalidRequest(f"kind= is one of {', '.join(get_args(IndexKind))}, not {ascii(kind)[:40]}")
-    (only,) = given if len(given) == 1 else (given,)
-    fields: tuple[Any, ...] = (only,) if isinstance(only, str) else tuple(only)
+    listed = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
+    fields: tuple[Any, ...] = tuple(listed)
     if not fields or not all(isinstance(each, str) and each for each in fields):
         raise InvalidRequest(f"the index {ascii(name)[:60]} sorts by names of fields, not {ascii(fields)[:80]}")
     if not isinstance(where, Mapping | None):

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from duramen.client.model.results import Done
 from duramen.client.model.session import Session
 from duramen.client.transport.crowd import Crowd
-from log_tier.concurrency.forking import on_fork
+from log_tier.concurrency.forking import IMPORTING, on_fork
 from log_tier.model.batch import Columns, encode_batch
 from log_tier.model.batch_header import HEADER_BYTES
 from log_tier.model.errors import DuramenError
@@ -62,12 +62,6 @@ _LINES_MAX: Final = 64
 
 _VALUE_BYTES_MAX: Final = 1 << 20
 """Larger ones gain nothing here."""
-
-
-_IMPORTING: Final = threading.Lock()
-"""A process that is forked while another thread imports a module can never import that."""
-
-os.register_at_fork(before=_IMPORTING.acquire, after_in_parent=_IMPORTING.release, after_in_child=_IMPORTING.release)
 
 
 class Finding(Protocol):
@@ -203,7 +197,7 @@ class RespFastPath:
         """The endpoint is there, or not to be found (`NOWHERE`)."""
         if place.is_known:
             # Before a line needs them: that may be in a process that was forked from a thread's import.
-            with _IMPORTING:
+            with IMPORTING:
                 import encodings.idna  # noqa: F401 - which `socket.getaddrinfo` imports
 
                 import hiredis  # noqa: F401

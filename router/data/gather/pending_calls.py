@@ -17,7 +17,6 @@ from log_tier.model.identifiers import NOTHING, Offset, PartitionId
 from log_tier.model.table_ref import TableRef
 from log_tier.tracing.span import Span
 from router.data.gather.seen_offsets import SeenOffsets
-from router.data.gather.violations import first_of
 from router.data.requests import WriteOutcome, WriteResult
 
 __all__ = ["CallOutcome", "FutureCalls", "PendingCalls", "place_when_done"]
@@ -193,6 +192,8 @@ def _answer_with_outcomes(
 ) -> None:
     rejected = [outcomes[record] for record in records if record in outcomes and outcomes[record].rejected]
     if rejected:
+        from router.data.gather.violations import first_of
+
         future.set_exception(first_of(rejected))
         return
     places: list[Offset] = []

@@ -99,7 +99,7 @@ def test_the_document() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"v": 7},
+        {"v": 8},
         {"v": None},
         {"indexes": []},
         {"number": "1"},

@@ -133,10 +133,10 @@ def test_a_table_of_bytes_stays_one(log: AlteredLog) -> None:
 
 
 def test_a_newer_definition_stops_the_fold(new_index: OpenIndex, log: AlteredLog) -> None:
-    document = {**ALTERED_FLIGHTS.to_document(), "v": 7}
+    document = {**ALTERED_FLIGHTS.to_document(), "v": 8}
     log.add(barrier_batch(Barrier(1, 3, definition=json.dumps(document)), producer_id=5, sequence=0))
     index = new_index()
-    with pytest.raises(UnknownFormat, match="definition has format 7"):
+    with pytest.raises(UnknownFormat, match="definition has format 8"):
         index.apply(b"".join(log.batches))
     assert index.applied == -1
 
