@@ -111,7 +111,7 @@ async def began(at: str) -> pb.AdminJob:
 
 def test_a_node_that_comes_back_during_its_healing_has_what_it_had(cluster: ByHand) -> None:
     """All that n2 held is at n1 as well, which is paused when the copies have begun."""
-    cluster.start(heal_after_s=int(patience_s(10)))  # n1 must not be lost for so long while it is paused
+    cluster.start(heal_after_s=int(patience_s(20)))  # n1 must not be lost for so long while it is paused
     with duramen.connect(cluster.at, timeout=DEADLINE_S) as database:
         table = database.create_table("flights", partitions=4, replicas=2)
         for begin in range(0, 48_000, 1000):  # more than a new copy would rather make of the log
