@@ -75,12 +75,10 @@ async def resp_service(data_plane: LocalData, stack: AsyncExitStack) -> RespEndp
 
 async def open_short_way(connection: GrpcConnection) -> None:
     """By as many calls as it takes."""
-    way = connection.short_way
-    assert way is not None
 
     async def is_open() -> bool:
         await connection.read([ReadPart(PartitionId(NO_TABLE, ZERO), [b"k"])], timeout=DEADLINE_S, patience=0.001)
-        return way.is_open
+        return connection.short_way is not None and connection.short_way.is_open
 
     await until_true(is_open)
 

@@ -22,7 +22,6 @@ from duramen.server.wiring.server_certificates import ServerCertificates
 from log_tier.trust.trust_commands import RevokeRights
 from router.endpoints.resp.server.sockets import RespSettings
 from router.remote.grpc_connection import GrpcConnection
-from router.remote.short_way import ShortWay
 
 pytestmark = [
     pytest.mark.embedded_log_only,  # what is asked is the client's way, and not where the log is
@@ -32,11 +31,11 @@ pytestmark = [
 DEADLINE_S = 60.0
 
 
-def short_way_of(database: aio.Database) -> ShortWay:
+def is_short(database: aio.Database) -> bool:
+    """Will its next small request go by the socket?"""
     connection = database.context.connection
     assert isinstance(connection, GrpcConnection)
-    assert connection.short_way is not None
-    return connection.short_way
+    return connection.short_way is not None and connection.short_way.is_open
 
 
 async def open_way(database: aio.Database, table: aio.Table) -> None:
@@ -44,7 +43,7 @@ async def open_way(database: aio.Database, table: aio.Table) -> None:
 
     async def is_open() -> bool:
         await table.get(b"k")
-        return short_way_of(database).is_open
+        return is_short(database)
 
     await until_true(is_open)
 
@@ -71,7 +70,7 @@ async def test_what_goes_by_the_socket_is_what_goes_by_grpc(tmp_path: Path) -> N
                 assert again.offset > theirs.offset
                 assert await table.delete(key)
                 assert await table.get(key) is None
-            assert short_way_of(short).is_open
+            assert is_short(short)
     finally:
         await asyncio.to_thread(server.close)
 
@@ -170,7 +169,7 @@ async def test_users_over_tls(tmp_path: Path) -> None:
 
             async def is_open() -> bool:
                 assert await table.get(b"eu:1") == b"mine"
-                return short_way_of(alice).is_open
+                return is_short(alice)
 
             await until_true(is_open)
             for call in (table.get(b"us:1"), table.put(b"us:1", b"x"), table.get_many([b"eu:1", b"us:1"])):
