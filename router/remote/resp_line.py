@@ -50,7 +50,7 @@ class RespLine(asyncio.Protocol):
 
     def ask(self, *words: bytes, timeout: float) -> asyncio.Future[Any]:
         """Send a command; the future gets its reply, an error as a value, or raises `ConnectionError`. After `timeout`
-        seconds without a reply the line ends.
+        seconds without a reply the line ends, also where the caller has given the future up.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._transport is None or self.is_over:
@@ -58,9 +58,13 @@ class RespLine(asyncio.Protocol):
             return future
         self._waiting.append(future)
         self._transport.write(self._pack(words))
-        late = self._loop.call_later(timeout, self.end)
-        future.add_done_callback(lambda _: late.cancel())
+        late = self._loop.call_later(timeout, self._late, future)
+        future.add_done_callback(lambda asked: None if asked.cancelled() else late.cancel())
         return future
+
+    def _late(self, future: asyncio.Future[Any]) -> None:
+        if future in self._waiting:
+            self.end()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

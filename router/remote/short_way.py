@@ -103,8 +103,15 @@ class ShortWay:
             return None
         table_id, partition = part.partition
         words = (table_id.encode(), b"%d" % partition, b"%d" % part.after)
+        asked = lines.reads.ask(b"DURAMEN.FETCH", *words, *part.keys, timeout=_PATIENCE_S)
         try:
-            reply = await lines.reads.ask(b"DURAMEN.FETCH", *words, *part.keys, timeout=min(timeout, _PATIENCE_S))
+            if timeout < _PATIENCE_S:  # which ends for this caller, and not the line of the others
+                async with asyncio.timeout(timeout):
+                    reply = await asked
+            else:
+                reply = await asked
+        except TimeoutError:
+            return None
         except ConnectionError:
             self._end(lines)
             return None

@@ -189,12 +189,30 @@ async def test_a_batch_that_may_be_written_is_in_doubt(server: ScriptedServer, w
     assert await way.write([WRITE], timeout=TIMEOUT_S) is None
 
 
-async def test_a_server_that_is_silent_costs_a_read_its_patience(server: ScriptedServer, way: ShortWay) -> None:
+async def test_a_callers_short_time_ends_no_other_call(server: ScriptedServer, way: ShortWay) -> None:
+    """One gives up soon: the write under way, and who reads next, know nothing of it."""
     await open_way(way)
     server.answer = lambda _: None
-    both = (way.read([READ], timeout=0.05), way.read([READ], timeout=TIMEOUT_S))
-    assert list(await asyncio.gather(*both)) == [None, None]
-    assert not way.is_open
+    writing = asyncio.create_task(way.write([WRITE], timeout=TIMEOUT_S))
+    assert await way.read([READ], timeout=0.05) is None
+    assert way.is_open
+    reading = asyncio.create_task(way.read([READ], timeout=TIMEOUT_S))
+    await until(lambda: len(server.asked) == 3)
+    server.writers[0].write(FOUND + FOUND.replace(b"v\r\n", b"w\r\n"))
+    server.writers[1].write(WRITTEN)
+    read, written = await reading, await writing
+    assert read is not None
+    assert written is not None
+    assert read[0].values == [b"w"], "and not what the first one asked for"
+
+
+async def test_a_server_that_is_silent_costs_a_read_its_patience(server: ScriptedServer, way: ShortWay) -> None:
+    """Also where the only caller has given up."""
+    await open_way(way)
+    server.answer = lambda _: None
+    assert await way.read([READ], timeout=0.05) is None
+    await until(lambda: not way.is_open)
+    assert await way.read([READ], timeout=TIMEOUT_S) is None
 
 
 async def test_a_read_does_not_wait_for_a_write(server: ScriptedServer, way: ShortWay) -> None:
